@@ -1,0 +1,63 @@
+"""graphcal makes a graph neural network's confidence honest: measure the error, repair it, say how sure the repair is.
+
+The names below are the public surface. Each is imported when first used, so that ``graphcal --help`` does not wait for torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from graphcal.backbones import BACKBONES
+    from graphcal.calibrators import CALIBRATORS, SCAR, TemperatureScaling
+    from graphcal.core import CalibratedModel, Calibration, FinalLayer, Outputs, Recipe
+    from graphcal.datasets import load, read, synthetic
+    from graphcal.experiment import run
+    from graphcal.graphs import structure
+    from graphcal.metrics import Measurement, evaluate
+    from graphcal.observe import observe
+    from graphcal.persist import restore, save
+    from graphcal.training import Run, Training, param_groups, train
+
+_WHERE = {
+    "BACKBONES": "backbones",
+    "CALIBRATORS": "calibrators",
+    "CalibratedModel": "core",
+    "Calibration": "core",
+    "FinalLayer": "core",
+    "Measurement": "metrics",
+    "Outputs": "core",
+    "Recipe": "core",
+    "Run": "training",
+    "SCAR": "calibrators",
+    "TemperatureScaling": "calibrators",
+    "Training": "training",
+    "evaluate": "metrics",
+    "load": "datasets",
+    "observe": "observe",
+    "param_groups": "training",
+    "read": "datasets",
+    "restore": "persist",
+    "run": "experiment",
+    "save": "persist",
+    "structure": "graphs",
+    "synthetic": "datasets",
+    "train": "training",
+}
+
+__all__ = [*sorted(_WHERE), "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'graphcal' has no attribute {name!r}; it has {', '.join(sorted(_WHERE))}")
+    value = getattr(import_module(f"graphcal.{_WHERE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_WHERE])

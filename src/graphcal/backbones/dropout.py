@@ -1,0 +1,114 @@
+"""Dropout whose mask is a pure function of (seed, pass, layer, position).
+
+    byte i of a layer = byte i % 8 of SplitMix64's word i // 8, the generator started at hash(seed, pass, layer)
+    kept              = byte >= round(256 p)
+
+A counter-based generator (Steele, Lea & Flood, OOPSLA 2014) has no state to share: the mask of a replica does not depend on which
+other replicas train beside it, on chunks, on threads, on the device, or on which rows a pass happens to compute.
+
+Departures from torch's dropout: bytes instead of floats, so p is rounded to 1/256 (0.5 is exact, 0.6 becomes 154/256); the
+kept values are scaled by the rounded probability, so expectations are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_GOLDEN, _MIX1, _MIX2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_BITS, _ONES, _SEVENS = (1 << 64) - 1, 0x0101010101010101, 0x7F7F7F7F7F7F7F7F
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >> 63 else word
+
+
+def hashed(*numbers: int) -> int:
+    """One 64-bit word from several integers (SplitMix64's finaliser, chained)."""
+    word = 0
+    for number in numbers:
+        word = (word + number + _GOLDEN) & _BITS
+        word = ((word ^ (word >> 30)) * _MIX1) & _BITS
+        word = ((word ^ (word >> 27)) * _MIX2) & _BITS
+        word ^= word >> 31
+    return word
+
+
+def random_words(keys: Tensor, positions: Tensor) -> Tensor:
+    """Words number ``positions`` of SplitMix64 started at ``keys``: (R,), (...) -> (R, ...), as int64 (which wraps)."""
+    word = keys.view(-1, *[1] * positions.dim()) + positions * _signed(_GOLDEN)
+    word ^= (word >> 30) & ((1 << 34) - 1)  # >> keeps the sign, the mask takes it away
+    word *= _signed(_MIX1)
+    word ^= (word >> 27) & ((1 << 37) - 1)
+    word *= _signed(_MIX2)
+    word ^= (word >> 31) & ((1 << 33) - 1)
+    return word
+
+
+def kept_bytes(words: Tensor, threshold: int) -> Tensor:
+    """For every byte of the words: 1 where byte >= threshold, else 0. Eight bytes at a time, without a slow compare."""
+    low = words & _SEVENS
+    if threshold <= 128:  # the high bit alone is enough, or low >= threshold
+        high = words | (low + (128 - threshold) * _ONES)
+    else:  # the high bit is needed, and low >= threshold - 128
+        high = words & (low + (256 - threshold) * _ONES)
+    return ((high >> 7) & _ONES).view(torch.uint8)
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """The random numbers of one pass: one seed a replica, and the number of the pass (an epoch, or a sample).
+
+    ``places`` keeps the positions of the rows seen before; give the same dict to every pass over the same rows.
+    """
+
+    seeds: Sequence[int]
+    number: int
+    places: dict[Any, Tensor] = field(default_factory=dict, repr=False, compare=False)
+
+    def keys(self, layer: int, device: torch.device) -> Tensor:
+        keys = [_signed(hashed(seed, self.number, layer)) for seed in self.seeds]
+        return torch.tensor(keys, dtype=torch.int64, device=device)  # (R,)
+
+    def mask(self, nodes: Tensor, width: int, p: float, layer: int) -> Tensor:
+        """0 where a value is dropped, 1/(1-p) where it is kept."""  # (R, len(nodes), width)
+        threshold, words = round(256 * p), -(-width // 8)
+        where = (id(nodes), words)
+        if where not in self.places:
+            self.places[where] = nodes[:, None] * words + torch.arange(words, device=nodes.device)  # (n, words)
+        numbers = random_words(self.keys(layer, nodes.device), self.places[where])
+        kept = kept_bytes(numbers, threshold)[..., :width]
+        return kept.float().mul_(256 / (256 - threshold))
+
+    def __call__(self, values: Tensor, nodes: Tensor, p: float, layer: int) -> Tensor:
+        """Dropout of (R, len(nodes), width) values."""
+        return values if p == 0 else values * self.mask(nodes, values.shape[-1], p, layer)
+
+
+class _ReluDropout(torch.autograd.Function):
+    """relu(z + b) * mask in one node: where the result is positive, the gradient passes times the scale."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, bias: Tensor, mask: Tensor, scale: float) -> Tensor:
+        h = (z + bias).relu_().mul_(mask)
+        ctx.save_for_backward(h)
+        ctx.scale = scale
+        return h
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:  # type: ignore[override]
+        (h,) = ctx.saved_tensors
+        back = torch.ops.aten.threshold_backward(grad, h, 0).mul_(ctx.scale)
+        return back, back.sum(1, keepdim=True), None, None
+
+
+def relu_dropout(z: Tensor, bias: Tensor, drop: Dropout | None, nodes: Tensor, p: float, layer: int) -> Tensor:
+    """dropout(relu(z + bias)): (R, n, H)"""
+    if drop is None or p == 0:
+        return (z + bias).relu()
+    mask = drop.mask(nodes, z.shape[-1], p, layer)
+    return _ReluDropout.apply(z, bias, mask, 256 / (256 - round(256 * p)))

@@ -1,0 +1,45 @@
+"""One trained replica as an ordinary torch module: ``model(x, edge_index) -> logits (N, C)`` on any graph.
+
+In training mode (``model.train()``) dropout is active, its numbers started from torch's own generator.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from graphcal.backbones.dropout import Dropout
+from graphcal.backbones.fields import Field, Graph, whole
+from graphcal.backbones.operators import feature_matrix, plain_adjacency
+from graphcal.backbones.shape import Replicas, Spec
+from graphcal.core import FinalLayer
+
+
+class SingleModel(nn.Module):
+    """``replicas`` holds exactly one replica, made by ``spec``."""
+
+    def __init__(self, spec: Spec, replicas: Replicas) -> None:
+        super().__init__()
+        self.spec = spec
+        self.replicas = replicas
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        drop = Dropout([int(torch.randint(2**62, ()))], 0) if self.training else None
+        return self.replicas(self._field(x, edge_index), drop)[0]  # (N, C)
+
+    def sample(self, x: Tensor, edge_index: Tensor, seed: int, passes: int) -> Tensor:
+        """Logits of several passes with dropout: the samples of MC dropout."""  # (passes, N, C)
+        field = self._field(x, edge_index)
+        with torch.no_grad():
+            return torch.cat([self.replicas(field, Dropout([seed], number)) for number in range(passes)])
+
+    def final_representation(self, x: Tensor, edge_index: Tensor) -> tuple[Tensor, FinalLayer] | None:
+        """h^(K) and the last layer, logits = h @ weight.T + bias; None when the output is not linear in a last layer."""
+        hidden, final = self.replicas.representation(self._field(x, edge_index)), self.replicas.final(0)
+        return None if hidden is None or final is None else (hidden[0], final)
+
+    def _field(self, x: Tensor, edge_index: Tensor) -> Field:
+        operator, prepared = self.spec.prepare(plain_adjacency(edge_index, x.shape[0]), feature_matrix(x))
+        device = next(self.replicas.parameters()).device
+        dropout = self.replicas.shape.input_dropout
+        return whole(Graph(operator, prepared, device, dropout), self.replicas.depth)

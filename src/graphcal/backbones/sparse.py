@@ -1,0 +1,189 @@
+"""Sparse matrices for products with a stack of B dense ones; gradients by the stored transpose.
+
+    A @ H          (A H[b])_b                      d/dH = A^T G[b]
+    A.weighted     (A(v[b]) H[b])_b                d/dH = A(v[b])^T G[b],  d/dv[b, e] = <G[b, row_e], H[b, col_e]>
+    A.softmax      softmax of scores over each row's entries
+    A.spread       p[row_e] + q[col_e] for every entry e
+
+The product is ``embedding_bag``, a weighted sum of gathered rows. On one CPU thread and width 64 it is about 1.7 times faster than
+torch's CSR product, it adds each row in the same order whatever stands beside it (so replica k of a stack equals the run
+alone, bit for bit), and it exists on every torch device.
+
+The stack axis is outermost: one replica's matrix usually fits a core's own cache, ten side by side do not.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+STACKED = 4_000_000  # up to this many entries the index is repeated for the whole stack (32 MB), above it is looped over
+
+
+class Sparse:
+    """A CSR matrix (n, m) on some device."""
+
+    def __init__(self, offsets: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, int]) -> None:
+        self.offsets = offsets  # (n + 1,) int32
+        self.indices = indices  # (nnz,) int32
+        self.values = values  # (nnz,)
+        self.shape = shape
+        self.entries: Tensor | None = None  # (nnz,) the entries' numbers in the matrix this one was cut from
+        self._stacks: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+
+    @classmethod
+    def from_scipy(cls, matrix: sp.csr_matrix, device: torch.device | str) -> Sparse:
+        matrix = matrix.tocsr()
+        parts = (
+            torch.from_numpy(matrix.indptr.astype(np.int32)),
+            torch.from_numpy(matrix.indices.astype(np.int32)),
+            torch.from_numpy(matrix.data.astype(np.float32)),
+        )
+        offsets, indices, values = (part.to(device) for part in parts)
+        return cls(offsets, indices, values, matrix.shape)
+
+    @property
+    def nnz(self) -> int:
+        return len(self.indices)
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """The row of every entry."""  # (nnz,)
+        counts = (self.offsets[1:] - self.offsets[:-1]).long()
+        return torch.repeat_interleave(torch.arange(self.shape[0], device=counts.device), counts)
+
+    @cached_property
+    def cols(self) -> Tensor:
+        """The column of every entry."""  # (nnz,)
+        return self.indices.long()
+
+    @cached_property
+    def order(self) -> Tensor:
+        """Where the transpose's entries stand in this matrix."""  # (nnz,)
+        return torch.argsort(self.cols, stable=True)
+
+    @cached_property
+    def transpose(self) -> Sparse:
+        counts = torch.bincount(self.cols, minlength=self.shape[1])
+        offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)]).int()
+        return Sparse(offsets, self.rows[self.order].int(), self.values[self.order], (self.shape[1], self.shape[0]))
+
+    def stacked(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
+        """(indices, offsets, values) of the block-diagonal matrix with ``size`` copies of this one."""
+        if size not in self._stacks:
+            if len(self._stacks) > 3:
+                self._stacks.clear()
+            steps = torch.arange(size, dtype=torch.int32, device=self.indices.device)[:, None]
+            indices = (self.indices + steps * self.shape[1]).flatten()
+            offsets = torch.cat([(self.offsets[:-1] + steps * self.nnz).flatten(), steps.new_tensor([size * self.nnz])])
+            self._stacks[size] = (indices, offsets, self.values.repeat(size))
+        return self._stacks[size]
+
+    def __matmul__(self, dense: Tensor) -> Tensor:
+        """(n, m) @ (B, m, D) -> (B, n, D)"""
+        return _Product.apply(dense, self)
+
+    def weighted(self, values: Tensor, dense: Tensor) -> Tensor:
+        """The product with entries ``values`` (nnz, B) of the stack's own: (B, m, D) -> (B, n, D)"""
+        return _Weighted.apply(values, dense, self)
+
+    def softmax(self, scores: Tensor) -> Tensor:
+        """exp(scores) divided by its sum over the row's entries: (nnz, B) -> (nnz, B)"""
+        return _Softmax.apply(scores, self)
+
+    def spread(self, by_row: Tensor, by_col: Tensor) -> Tensor:
+        """by_row (n, B) and by_col (m, B), added for every entry: (nnz, B)"""
+        return _Spread.apply(by_row, by_col, self)
+
+    def row_sums(self, values: Tensor) -> Tensor:
+        """(nnz, B) -> (n, B)"""
+        positions = torch.arange(self.nnz, dtype=torch.int32, device=self.indices.device)
+        return _bag(values, positions, self.offsets, None)
+
+    def col_sums(self, values: Tensor) -> Tensor:
+        """(nnz, B) -> (m, B)"""
+        return _bag(values, self.order.int(), self.transpose.offsets, None)
+
+
+def _bag(table: Tensor, indices: Tensor, offsets: Tensor, weights: Tensor | None) -> Tensor:
+    return torch.embedding_bag(
+        table.contiguous(), indices, offsets, mode=0, per_sample_weights=weights, include_last_offset=True
+    )[0]
+
+
+def bags(matrix: Sparse, dense: Tensor, values: Tensor | None = None) -> Tensor:
+    """The product itself, without gradient; ``values`` (B, nnz) are the stack's own entries."""  # (B, n, D)
+    size, m, width = dense.shape
+    if matrix.nnz == 0:
+        return dense.new_zeros(size, matrix.shape[0], width)
+    if size * matrix.nnz <= STACKED:
+        indices, offsets, repeated = matrix.stacked(size)
+        weights = repeated if values is None else values.reshape(-1)
+        return _bag(dense.reshape(size * m, width), indices, offsets, weights).view(size, -1, width)
+    out = dense.new_empty(size, matrix.shape[0], width)
+    for b, each in enumerate(dense):
+        out[b] = _bag(each, matrix.indices, matrix.offsets, matrix.values if values is None else values[b])
+    return out
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, dense: Tensor, matrix: Sparse) -> Tensor:
+        ctx.matrix = matrix
+        return bags(matrix, dense)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return bags(ctx.matrix.transpose, grad), None
+
+
+class _Weighted(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, dense: Tensor, matrix: Sparse) -> Tensor:
+        ctx.matrix = matrix
+        ctx.save_for_backward(values, dense)
+        return bags(matrix, dense, values.T.contiguous())
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
+        values, dense = ctx.saved_tensors
+        matrix, ones = ctx.matrix, grad.new_ones(grad.shape[-1], 1)
+        along = torch.empty_like(values)
+        for b in range(len(grad)):  # one member at a time: its gathered rows fit the cache
+            along[:, b] = ((grad[b, matrix.rows] * dense[b, matrix.cols]) @ ones)[:, 0]
+        back = bags(matrix.transpose, grad, values[matrix.order].T.contiguous())
+        return along, back, None
+
+
+class _Softmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, matrix: Sparse) -> Tensor:
+        top = scores.new_full((matrix.shape[0], scores.shape[1]), -torch.inf)
+        top.scatter_reduce_(0, matrix.rows[:, None].expand_as(scores), scores, "amax")
+        shares = (scores - top[matrix.rows]).exp_()
+        shares /= matrix.row_sums(shares)[matrix.rows]
+        ctx.matrix = matrix
+        ctx.save_for_backward(shares)
+        return shares
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        (shares,) = ctx.saved_tensors
+        weighted = shares * grad
+        return weighted - shares * ctx.matrix.row_sums(weighted)[ctx.matrix.rows], None
+
+
+class _Spread(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, by_row: Tensor, by_col: Tensor, matrix: Sparse) -> Tensor:
+        ctx.matrix = matrix
+        return by_row[matrix.rows] + by_col[matrix.cols]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
+        return ctx.matrix.row_sums(grad), ctx.matrix.col_sums(grad), None

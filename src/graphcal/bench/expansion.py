@@ -1,0 +1,163 @@
+"""From a preset to cells, every default resolved.
+
+The runs of a method (seeds, or the splits of a protocol) are trained in fixed blocks, always whole, so that a record never
+depends on how many runs were asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from graphcal.bench.presets import Preset, matches
+from graphcal.bench.spec import Base, Cell, RunId
+from graphcal.calibrators import CALIBRATORS
+from graphcal.datasets.protocols import PROTOCOLS
+from graphcal.training import preset as recipe
+
+MERGED = ("protocol", "recipe", "row_normalise", "calibrator", "stop", "bins", "over", "block", "title", "weights")
+NESTED = ("training", "architecture", "settings", "search", "bind")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A cell and its place in the table: the values of the axes, and the method."""
+
+    row: Mapping[str, Any]
+    method: str
+    cell: Cell
+
+
+@dataclass(frozen=True)
+class Only:
+    """Part of a preset: for each name the values wanted. Names: the axes, method, calibrator, seed, split."""
+
+    wanted: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def parse(cls, text: str, chosen: Preset) -> Only:
+        """From ``dataset=cora,calibrator=ts``; a name that is repeated allows each of its values."""
+        known: dict[str, list[str] | None] = {name: [str(v) for v in values] for name, values in chosen.axes.items()}
+        known["method"] = list(chosen.methods)
+        known["calibrator"] = sorted({str(method["calibrator"]) for method in chosen.methods.values()})
+        known |= {"seed": None, "split": None}
+        wanted: dict[str, set[str]] = {}
+        for part in filter(None, (piece.strip() for piece in text.split(","))):
+            name, equals, value = part.partition("=")
+            if not equals or name not in known:
+                raise ValueError(f"--only takes NAME=VALUE with NAME among {', '.join(known)}; got {part!r}")
+            choices = known[name]
+            if choices is not None and value not in choices:
+                raise ValueError(f"--only {part}: {chosen.name} has {name} {', '.join(choices)}")
+            wanted.setdefault(name, set()).add(value)
+        return cls({name: frozenset(values) for name, values in wanted.items()})
+
+    def allows(self, **facts: Any) -> bool:
+        return all(str(value) in self.wanted[name] for name, value in facts.items() if name in self.wanted)
+
+
+def expanded(chosen: Preset, runs: int | None = None, only: Only | None = None) -> Iterator[Placed]:
+    """Every cell of the preset that is wanted, in table order: rows, then methods, then runs."""
+    names, only = list(chosen.axes), only or Only({})
+    for values in itertools.product(*chosen.axes.values()):
+        row = dict(zip(names, values))
+        for method in chosen.methods:
+            if not only.allows(method=method, **row):
+                continue
+            settings = settled(chosen, row, method)
+            if settings is None or not only.allows(calibrator=settings["calibrator"]):
+                continue
+            for cell in cells_of(settings, row, runs or chosen.runs):
+                if only.allows(split=cell.run[0], seed=cell.run[1]):
+                    yield Placed(row, method, cell)
+
+
+def settled(chosen: Preset, row: Mapping[str, Any], method: str) -> dict[str, Any] | None:
+    """Preset, method, rules, bound axes: the later wins. None when a rule leaves the cell out."""
+    facts = {**row, "method": method}
+    layers = [chosen.base, chosen.methods[method]]
+    layers += [rule for rule in chosen.rules if matches(rule["where"], facts)]
+    if any(layer.get("leave_out") for layer in layers):
+        return None
+    whole: dict[str, Any] = {name: {} for name in NESTED}
+    for layer in layers:
+        for key, value in layer.items():
+            if key in NESTED:
+                whole[key] = {**whole[key], **value}
+            elif key in MERGED:
+                whole[key] = value
+            elif key not in ("where", "source", "leave_out"):
+                raise ValueError(
+                    f"preset {chosen.name!r}: unknown key {key!r} for {method!r}; choose one of {', '.join(MERGED + NESTED)}"
+                )
+    for axis, path in whole["bind"].items():
+        table, _, name = path.partition(".")
+        whole[table] = {**whole[table], name: row[axis]}
+    for name in ("training", "architecture", "settings"):  # TOML has no null
+        whole[name] = {key: None if value == "none" else value for key, value in whole[name].items()}
+    return whole
+
+
+def cells_of(settings: Mapping[str, Any], row: Mapping[str, Any], runs: int) -> Iterator[Cell]:
+    """One cell a run, all settings resolved."""
+    wanted = settings["search"]  # field of Training -> values to try; none: one candidate, nothing to search
+    candidates = [dict(zip(wanted, values)) for values in itertools.product(*wanted.values())]
+    name, block = settings["calibrator"], settings.get("block", 5)
+    given = {**published_weights(settings, row), **settings["settings"]}
+    for first in range(0, runs, block):
+        together = tuple(run_of(number, settings) for number in range(first, first + block))
+        bases = tuple(base_of(settings, row, searched, together) for searched in candidates)
+        for run in together[: runs - first]:
+            fields = resolved_recipe(name, given, run[1])
+            yield Cell(bases, run, name, fields, settings.get("stop", "none"), settings.get("bins", 20))
+
+
+def published_weights(settings: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, float]:
+    """SCAR's alpha and beta as published for the graph, where a method asks for them (``weights = RECIPE``)."""
+    if "weights" not in settings:
+        return {}
+    found = recipe(settings["weights"], row["backbone"], row["dataset"], row.get("labels_per_class", 20)).scar
+    if not {"alpha", "beta"} <= found.keys():
+        raise ValueError(f"recipe {settings['weights']!r} has no published alpha and beta for {dict(row)}")
+    return dict(found)
+
+
+def run_of(number: int, settings: Mapping[str, Any]) -> RunId:
+    """(split, seed) of a run: ``over = "seeds"`` keeps the split, ``over = "splits"`` goes round the protocol's splits."""
+    over = settings.get("over", "seeds")
+    if over not in ("seeds", "splits"):
+        raise ValueError(f"over={over!r} is not one of seeds, splits")
+    if over == "seeds":
+        return 0, number
+    splits = PROTOCOLS[settings["protocol"]].splits
+    return number if splits is None else number % splits, number
+
+
+def base_of(
+    settings: Mapping[str, Any], row: Mapping[str, Any], searched: Mapping[str, Any], together: tuple[RunId, ...]
+) -> Base:
+    name, dataset, rate = row["backbone"], row["dataset"], row.get("labels_per_class", 20)
+    published = recipe(settings.get("recipe", "cagcn"), name, dataset, rate)
+    training = dataclasses.replace(published.training, **{**settings["training"], **searched})
+    architecture = {**dataclasses.asdict(published.backbone), **settings["architecture"]}  # type: ignore[call-overload]
+    return Base(
+        dataset, settings["protocol"], rate, settings.get("row_normalise"), name, architecture,
+        dataclasses.asdict(training), together,
+    )  # fmt: skip
+
+
+def resolved_recipe(name: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Every field of the recipe. One that draws random numbers takes the run's seed, unless the preset gives another."""
+    if name not in CALIBRATORS:
+        raise ValueError(f"unknown calibrator {name!r}; choose one of {', '.join(CALIBRATORS)}")
+    fields = {f.name for f in dataclasses.fields(CALIBRATORS[name])}  # type: ignore[arg-type]
+    unknown = set(settings) - fields
+    if unknown:
+        raise ValueError(
+            f"calibrator {name!r} has no setting {', '.join(sorted(unknown))}; it has {', '.join(sorted(fields))}"
+        )
+    seeded = {"seed": seed} if "seed" in fields else {}
+    return dataclasses.asdict(CALIBRATORS[name](**{**seeded, **settings}))  # type: ignore[call-overload]

@@ -1,0 +1,108 @@
+"""Trained models by the hash of their training: twenty calibrators share one.
+
+A base is trained whole, all its runs together, and cached whole in one safetensors file: logits, final representation and
+final layer of every run. A training that was killed leaves nothing, and is done again the same way.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcal.backbones import BACKBONES
+from graphcal.bench.records import Store, write_atomically
+from graphcal.bench.spec import Base, RunId, canonical
+from graphcal.core import FinalLayer, Outputs
+from graphcal.datasets import load
+from graphcal.training import Replica, Training, train_replicas
+
+
+class Graphs:
+    """The graphs of one job. Splits of the same graph share its features and edges."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[tuple[str, str, bool | None], dict[tuple[int, int], Data]] = {}
+
+    def of(self, base: Base, split: int) -> Data:
+        known = self._loaded.setdefault((base.dataset, base.protocol, base.row_normalise), {})
+        asked = (base.labels_per_class, split)
+        if asked not in known:
+            graph = load(base.dataset, base.protocol, *asked, row_normalise=base.row_normalise)
+            if known:
+                first = next(iter(known.values()))
+                graph.x, graph.edge_index = first.x, first.edge_index
+            known[asked] = graph
+        return known[asked]
+
+
+@dataclass(frozen=True)
+class Models:
+    """The models of one base: what each says on a graph, and the seconds each took (those of all, divided by their number)."""
+
+    outputs: Mapping[RunId, Callable[[Data], Outputs]]
+    seconds: float
+
+
+def models_of(base: Base, store: Store, graphs: Graphs) -> Models:
+    """The trained models: found in the cache, or trained and put there. Two processes never train the same base at once."""
+    path = store.cache_path(base.key)
+    if not path.exists():
+        with store.lock(f"base-{base.key}"):
+            if not path.exists():
+                _train(base, path, graphs)
+    return _read(base, path)
+
+
+def _train(base: Base, path: Path, graphs: Graphs) -> None:
+    splits = [graphs.of(base, split) for split, _ in base.runs]
+    replicas = [
+        Replica(seed, train_mask=graph.train_mask, val_mask=graph.val_mask)
+        for (_, seed), graph in zip(base.runs, splits)
+    ]
+    seen = copy.copy(splits[0])  # shares x and edge_index
+    known = torch.stack([graph.train_mask | graph.val_mask for graph in splits]).any(0)
+    seen.y = torch.where(known, seen.y, -1)
+    backbone = BACKBONES[base.backbone](**base.architecture)
+    started = time.perf_counter()
+    runs = train_replicas(seen, backbone, Training(**base.training), replicas)
+    seconds = time.perf_counter() - started
+    tensors: dict[str, Tensor] = {}
+    for number, run in enumerate(runs):
+        out = run.outputs
+        kept = {"logits": out.logits, "hidden": out.hidden}
+        if out.final is not None:
+            kept |= {"weight": out.final.weight, "bias": out.final.bias}
+        tensors |= {f"{number}.{name}": t.detach().contiguous().clone() for name, t in kept.items() if t is not None}
+    about = {"base": canonical(asdict(base)), "seconds": repr(seconds)}
+    write_atomically(path, save(tensors, about))
+
+
+def _read(base: Base, path: Path) -> Models:
+    with safe_open(path, "pt") as file:
+        seconds = float(file.metadata()["seconds"])
+        names = set(file.keys())
+    return Models(
+        {run: partial(_outputs, path, number, names) for number, run in enumerate(base.runs)},
+        seconds / len(base.runs),
+    )
+
+
+def _outputs(path: Path, number: int, names: set[str], graph: Data) -> Outputs:
+    with safe_open(path, "pt") as file:
+        kept = {
+            name: file.get_tensor(f"{number}.{name}")
+            for name in ("logits", "hidden", "weight", "bias")
+            if f"{number}.{name}" in names
+        }
+    final = FinalLayer.from_weight(kept["weight"], kept["bias"]) if "weight" in kept else None
+    return Outputs(kept["logits"], graph, final, kept.get("hidden"))

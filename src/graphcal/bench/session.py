@@ -1,0 +1,112 @@
+"""One preset, one folder: what is wanted, what is done, run the rest, write what came out.
+
+session = Session.of("table-gcn", folder, only="dataset=cora", runs=10)
+session.run(engine, tick)
+session.write()
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from graphcal.bench.costs import Costs
+from graphcal.bench.engines import Engine, Tick
+from graphcal.bench.expansion import Only, Placed, expanded
+from graphcal.bench.presets import Preset, preset
+from graphcal.bench.records import Store, write_atomically
+from graphcal.bench.spec import Cell, jobs_of
+from graphcal.bench.tables import Table, tabulate
+from graphcal.datasets.sources import at_hand, find
+
+
+@dataclass
+class Session:
+    preset: Preset
+    placed: Sequence[Placed]
+    store: Store
+    costs: Costs = field(default_factory=Costs)
+
+    @classmethod
+    def of(cls, name: str | Preset, folder: str | Path, only: str = "", runs: int | None = None) -> Session:
+        """A named preset, or one made in code. ``only`` and ``runs`` take a part of it."""
+        chosen = preset(name) if isinstance(name, str) else name
+        placed = list(expanded(chosen, runs, Only.parse(only, chosen)))
+        if not placed:
+            raise ValueError(f"--only {only}: no cell of {chosen.name} has all of these")
+        return cls(chosen, placed, Store(folder))
+
+    @cached_property
+    def cells(self) -> dict[str, Cell]:
+        """Each cell once: the same one may stand in two places."""
+        return {one.cell.key: one.cell for one in self.placed}
+
+    @cached_property
+    def unavailable(self) -> dict[str, str]:
+        """Datasets that cannot be loaded here, and why."""
+        faults = {}
+        for name in dict.fromkeys(cell.base.dataset for cell in self.unfinished()):
+            try:
+                if at_hand(name) is None:
+                    find(name)
+            except FileNotFoundError as fault:
+                faults[name] = str(fault)
+        return faults
+
+    def unfinished(self) -> list[Cell]:
+        done = self.store.finished()
+        return [cell for key, cell in self.cells.items() if key not in done]
+
+    def todo(self) -> list[Cell]:
+        """What a run would compute: unfinished, and on a graph that can be loaded."""
+        return [cell for cell in self.unfinished() if cell.base.dataset not in self.unavailable]
+
+    def finished(self) -> int:
+        return len(self.store.finished() & self.cells.keys())
+
+    def failed(self) -> dict[str, str]:
+        """Key and error of the cells that failed."""
+        return {key: self.store.error(key) for key in self.store.failed() & self.cells.keys()}
+
+    def seconds_left(self) -> float | None:
+        """Of one core, for what is to do."""
+        self.costs.learn(self.store.finished(), self.store)
+        return self.costs.left(self.todo(), self.store)
+
+    def run(self, engine: Engine, tick: Tick) -> None:
+        from graphcal.bench.runner import run
+
+        run(jobs_of(self.todo()), self.store, engine, tick)
+
+    def remember(self) -> None:
+        """Leave in the folder what was asked for, so that `status` can say how far it is."""
+        asked = {"preset": self.preset.name, "cells": list(self.cells)}
+        write_atomically(self.store.folder / "plans" / f"{self.preset.name}.json", json.dumps(asked).encode())
+
+    def table(self) -> Table:
+        return tabulate(self.preset, self.placed, self.store)
+
+
+@dataclass(frozen=True)
+class Status:
+    preset: str
+    cells: int
+    finished: int
+    failed: dict[str, str]  # key -> error
+
+
+def status(folder: str | Path) -> list[Status]:
+    """How far each preset of a folder is."""
+    store, plans = Store(folder), sorted((Path(folder) / "plans").glob("*.json"))
+    if not plans:
+        raise ValueError(f"{folder} holds no benchmark: `graphcal bench PRESET --out {folder}` starts one")
+    done, failed, found = store.finished(), store.failed(), []
+    for path in plans:
+        asked = json.loads(path.read_text(encoding="utf-8"))
+        keys = set(asked["cells"])
+        errors = {key: store.error(key) for key in sorted(failed & keys)}
+        found.append(Status(asked["preset"], len(keys), len(done & keys), errors))
+    return found

@@ -1,0 +1,127 @@
+"""What a benchmark cell is: everything its result depends on, resolved, as plain data with a hash.
+
+    Base   models trained together: a graph, a backbone, a training, and one (split, seed) for each model
+    Cell   one calibrator on one of those models, and how it is measured
+
+A result is a function of its cell alone. Ten models in one training may differ in the last bit from the same ten in two
+trainings of five, so the models that train together are part of `Base`: a record does not depend on which other cells were
+asked for, in what order, or on what was finished when a run was killed.
+
+A cell may name several bases that differ in their training (a decay to be chosen, say). All are trained and calibrated, and
+the one with the least validation NLL is kept: validation chooses, test only reports.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+RunId = tuple[int, int]  # (split, seed)
+STOPS = ("val", "train", "none")
+
+
+@dataclass(frozen=True)
+class Base:
+    """Models that are trained together, one for each run."""
+
+    dataset: str
+    protocol: str
+    labels_per_class: int
+    row_normalise: bool | None  # None: as the protocol does
+    backbone: str
+    architecture: Mapping[str, Any]  # every field of the backbone's specification
+    training: Mapping[str, Any]  # every field of `Training`
+    runs: tuple[RunId, ...]
+
+    @cached_property
+    def key(self) -> str:
+        return digest(asdict(self))
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Base:
+        return cls(**{**value, "runs": tuple((int(split), int(seed)) for split, seed in value["runs"])})
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One calibrator on one trained model, and how it is measured."""
+
+    bases: tuple[Base, ...]
+    run: RunId
+    calibrator: str
+    settings: Mapping[str, Any]  # every field of the recipe
+    stop: str  # the nodes that early stopping of a calibrator watches: "val", "train", or "none" (its own choice)
+    bins: int
+
+    def __post_init__(self) -> None:
+        if not self.bases:
+            raise ValueError("a cell needs at least one base: the training of the model it calibrates")
+        if self.stop not in STOPS:
+            raise ValueError(f"stop={self.stop!r} is not one of {', '.join(STOPS)}")
+        for base in self.bases:
+            if self.run not in base.runs:
+                raise ValueError(f"run (split, seed) = {self.run} is not among the runs trained together: {base.runs}")
+
+    @property
+    def base(self) -> Base:
+        """The graph, protocol and backbone are those of any base; only the training differs between them."""
+        return self.bases[0]
+
+    @cached_property
+    def key(self) -> str:
+        return digest(self.to_dict())
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What `--only` and tables may ask for."""
+        base = self.base
+        return {
+            "dataset": base.dataset,
+            "protocol": base.protocol,
+            "labels_per_class": base.labels_per_class,
+            "backbone": base.backbone,
+            "calibrator": self.calibrator,
+            "split": self.run[0],
+            "seed": self.run[1],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Cell:
+        bases = tuple(Base.from_dict(base) for base in value["bases"])
+        return cls(**{**value, "bases": bases, "run": (int(value["run"][0]), int(value["run"][1]))})
+
+
+@dataclass(frozen=True)
+class Job:
+    """Cells that stand on the same trained models: the unit of work an engine hands to a worker."""
+
+    cells: tuple[Cell, ...]
+
+    @cached_property
+    def key(self) -> str:
+        return digest([cell.key for cell in self.cells])
+
+
+def jobs_of(cells: Sequence[Cell]) -> list[Job]:
+    """Cells with the same bases together, in the order in which their first cell came; equal cells once."""
+    together: dict[tuple[str, ...], dict[str, Cell]] = {}
+    for cell in cells:
+        together.setdefault(tuple(base.key for base in cell.bases), {}).setdefault(cell.key, cell)
+    return [Job(tuple(unique.values())) for unique in together.values()]
+
+
+def canonical(value: Any) -> str:
+    """The one JSON text of a value: sorted keys, no blanks, shortest floats, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+def digest(value: Any) -> str:
+    """The first 20 hexadecimal digits of the SHA-256 of the canonical JSON."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:20]

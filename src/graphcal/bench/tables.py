@@ -1,0 +1,158 @@
+"""From records to a table: means over runs beside the published values, and what may be concluded from them.
+
+A cell differs from the published one (mark ≠) when the two means are further apart than both standard deviations together.
+Bold is for the method that a paired test tells apart from every other in its row; italic for those that the test cannot tell
+from the row's best. A cell without numbers says why.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from graphcal.bench.comparisons import Difference, Ranks, against, best_of, ranks_of
+from graphcal.bench.expansion import Placed
+from graphcal.bench.presets import Preset, matches
+from graphcal.bench.records import Record, Store
+
+PERCENT = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "confidence", "over_confidence")
+Published = tuple[float, float]  # mean, sd
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method in one row."""
+
+    records: tuple[Record, ...]
+    keys: tuple[str, ...]
+    planned: int
+    published: Published | None = None
+    remarks: tuple[str, ...] = ()
+    missing: str = ""  # why there is no number
+    best: bool = False  # told apart from every other method in the row
+    tied: bool = False  # not told apart from the best
+    against: Mapping[str, Difference] = field(default_factory=dict)  # metric -> this minus the reference
+
+    def values(self, metric: str, where: str = "test") -> list[float]:
+        """One value a run, in percent where the metric is a share."""
+        scale = 100 if metric in PERCENT else 1
+        return [scale * float(record.result[where][metric]) for record in self.records]
+
+    def mean(self, metric: str, where: str = "test") -> float:
+        return statistics.fmean(self.values(metric, where))
+
+    def sd(self, metric: str, where: str = "test") -> float:
+        values = self.values(metric, where)
+        return statistics.stdev(values) if len(values) > 1 else 0.0
+
+    def seconds(self, part: str) -> float:
+        return statistics.fmean(float(record.seconds[part]) for record in self.records)
+
+    def differs(self, metric: str) -> bool:
+        """Further from the published mean than both standard deviations together."""
+        if self.published is None or not self.records:
+            return False
+        mean, sd = self.published
+        return abs(self.mean(metric) - mean) > sd + self.sd(metric)
+
+
+@dataclass(frozen=True)
+class Row:
+    facts: Mapping[str, Any]  # the values of the axes
+    entries: Mapping[str, Entry]  # method -> entry
+
+
+@dataclass(frozen=True)
+class Table:
+    preset: Preset
+    rows: tuple[Row, ...]
+    ranks: Ranks | None
+
+    @property
+    def methods(self) -> list[str]:
+        """Columns that have a place in at least one row."""
+        return [m for m in self.preset.methods if any(m in row.entries for row in self.rows)]
+
+    @property
+    def axes(self) -> list[str]:
+        """Axes that vary, or the first one."""
+        names = list(self.rows[0].facts)
+        varying = [n for n in names if len({str(row.facts[n]) for row in self.rows}) > 1]
+        return varying or names[:1]
+
+
+def tabulate(preset: Preset, placed: Sequence[Placed], store: Store) -> Table:
+    """The table of what is finished so far."""
+    done, failed = store.finished(), store.failed()
+    rows: dict[str, tuple[Mapping[str, Any], dict[str, list[Placed]]]] = {}
+    for one in placed:
+        facts, methods = rows.setdefault(str(one.row), (one.row, {}))
+        methods.setdefault(one.method, []).append(one)
+    whole = []
+    for facts, methods in rows.values():
+        entries = {m: _entry(preset, facts, m, cells, store, done, failed) for m, cells in methods.items()}
+        whole.append(Row(facts, _compared(preset, entries, store)))
+    return Table(preset, tuple(whole), _ranks(preset, whole))
+
+
+def _entry(
+    preset: Preset,
+    facts: Mapping[str, Any],
+    method: str,
+    cells: Sequence[Placed],
+    store: Store,
+    done: set[str],
+    failed: set[str],
+) -> Entry:
+    keys = tuple(one.cell.key for one in cells if one.cell.key in done)
+    place = {**facts, "method": method}
+    values = [found["values"][method] for found in preset.published if _at(found, place, method)]
+    remarks = [found["text"] for found in preset.remarks if matches(found["where"], place)]
+    broken = [one.cell.key for one in cells if one.cell.key in failed]
+    missing = ""
+    if not keys and broken:
+        missing = "failed: " + store.error(broken[0]).splitlines()[0]
+    elif not keys:
+        missing = preset.reasons.get(str(facts.get("dataset")), "not run yet")
+    elif broken:
+        remarks.append(f"{len(broken)} of {len(cells)} runs failed: " + store.error(broken[0]).splitlines()[0])
+    elif len(keys) < len(cells):
+        remarks.append(f"{len(keys)} of {len(cells)} runs finished")
+    published = (float(values[-1][0]), float(values[-1][1])) if values else None
+    return Entry(tuple(store.record(k) for k in keys), keys, len(cells), published, tuple(remarks), missing)
+
+
+def _at(found: Mapping[str, Any], place: Mapping[str, Any], method: str) -> bool:
+    return method in found["values"] and matches(found["where"], place)
+
+
+def _complete(entries: Mapping[str, Entry]) -> dict[str, tuple[str, ...]]:
+    """Keys of the methods that finished every run: only those are compared."""
+    return {m: entry.keys for m, entry in entries.items() if entry.keys and len(entry.keys) == entry.planned}
+
+
+def _compared(preset: Preset, entries: Mapping[str, Entry], store: Store) -> dict[str, Entry]:
+    complete = _complete(entries)
+    if preset.kind == "list" and preset.against in complete and len(complete) > 1:
+        found = {metric: against(preset.against, complete, store, metric) for metric in ("ece", "nll")}
+        return {
+            m: replace(entry, against={metric: by[m] for metric, by in found.items() if m in by})
+            for m, entry in entries.items()
+        }
+    if preset.kind != "table" or len(complete) < 2:
+        return dict(entries)
+    best, others = best_of(complete, store, preset.metric)
+    alone = all(d.real for d in others.values())
+    tied = set() if alone else {best, *(m for m, d in others.items() if not d.real)}
+    return {m: replace(entry, best=alone and m == best, tied=m in tied) for m, entry in entries.items()}
+
+
+def _ranks(preset: Preset, rows: Sequence[Row]) -> Ranks | None:
+    """Over the rows where every method of the fullest row is complete."""
+    complete = [_complete(row.entries) for row in rows]
+    methods = max(complete, key=len, default={})
+    full = [row for row, done in zip(rows, complete) if done.keys() >= methods.keys()]
+    means = [{m: row.entries[m].mean(preset.metric) for m in methods} for row in full]
+    return ranks_of(means, preset.metric)

@@ -1,0 +1,45 @@
+"""The command line. A command is a few lines that call the library; torch is imported when a command runs."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from graphcal import __version__
+from graphcal.cli.run import run
+
+app = typer.Typer(
+    name="graphcal",
+    help="Honest confidence for graph neural networks: measure the calibration error, repair it, say how sure the repair is.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(run)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"graphcal {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """The console entry point: bad input is one clear line and exit code 2, never a traceback."""
+    try:
+        app()
+    except ValueError as error:
+        typer.secho(f"graphcal: {error}", fg="red", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.secho("graphcal: interrupted", fg="red", err=True)
+        sys.exit(130)

@@ -1,0 +1,334 @@
+"""The central types: what a trained model said (`Outputs`), what repairs it (`Recipe` -> `Calibration`).
+
+    Data - train -> model - observe -> Outputs - recipe.fit(on=val) -> Calibration -> log-probabilities
+
+A model is run once; everything after is a function of that frozen view. Hyper-parameters (a recipe) and learned values
+(a calibration) are different objects, so an unfitted calibration cannot exist.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+
+@dataclass(frozen=True)
+class FinalLayer:
+    """The last linear map, seen from outside: logits = h @ weight.T + bias.
+
+    Averaged heads (GAT) and summed parts (GraphSAGE) are stacked into one weight, so ``gram`` is always weight @ weight.T.
+    """
+
+    gram: Tensor  # (C, C)
+    bias: Tensor  # (C,)
+    weight: Tensor | None = None  # (C, D) the class centroids of the SCAR paper, one a row
+
+    @classmethod
+    def from_weight(cls, weight: Tensor, bias: Tensor | None = None) -> FinalLayer:
+        weight = weight.detach()
+        bias = weight.new_zeros(len(weight)) if bias is None else bias.detach().reshape(-1)
+        if weight.dim() != 2 or len(bias) != len(weight):
+            raise ValueError(
+                f"the final layer must be weight (C, D) with bias (C,); got {tuple(weight.shape)} and {tuple(bias.shape)}"
+            )
+        return cls(weight @ weight.T, bias, weight)
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """One trained model on one graph. Computed once, never changed."""
+
+    logits: Tensor  # (N, C)
+    graph: Data  # edge_index, y, train_mask, val_mask, test_mask; x for calibrators that read features
+    final: FinalLayer | None = None  # absent when only logits are known; SCAR then refuses, clearly
+    hidden: Tensor | None = None  # (N, D) h^(K): logits = hidden @ final.weight.T + final.bias
+    # For calibrators that run the frozen model again; filled by `train`, absent when only numbers are known.
+    rerun: Callable[[Tensor], Tensor] | None = None  # edge_weight (E,) -> logits (N, C), differentiable
+    noisy_logits: Callable[[torch.Generator], Tensor] | None = None  # logits (N, C) with the model's dropout active
+
+    def __post_init__(self) -> None:
+        check_logits(self.logits)
+        check_graph(self.graph, *self.logits.shape)
+        if self.final is not None and self.final.gram.shape != (self.classes, self.classes):
+            raise ValueError(
+                f"the final layer has a {tuple(self.final.gram.shape)} Gram matrix, but the logits have {self.classes} classes: "
+                "weight must be (C, D) with one row for each class"
+            )
+
+    @classmethod
+    def from_logits(cls, logits: Any, data: Data, weight: Any = None, bias: Any = None) -> Outputs:
+        """For people who have only numbers. ``weight`` (C, D) and ``bias`` (C,) of the last layer let SCAR work."""
+        logits = as_float(logits)
+        if weight is None and bias is not None:
+            raise ValueError("bias was given without weight: SCAR needs the last layer's weight (C, D) as well")
+        final = None
+        if weight is not None:
+            final = FinalLayer.from_weight(
+                as_float(weight).to(logits), None if bias is None else as_float(bias).to(logits)
+            )
+        return cls(logits.detach(), data, final)
+
+    def __repr__(self) -> str:
+        known = "final layer known" if self.final is not None else "logits only"
+        return f"Outputs({self.nodes} nodes, {self.classes} classes, {known})"
+
+    @property
+    def nodes(self) -> int:
+        return self.logits.shape[0]
+
+    @property
+    def classes(self) -> int:
+        return self.logits.shape[1]
+
+    @property
+    def pred(self) -> Tensor:  # (N,)
+        return self.logits.argmax(-1)
+
+    def to(self, target: torch.device | str | torch.dtype) -> Outputs:
+        """The same view on another device or in another precision."""
+        dtype = target if isinstance(target, torch.dtype) else None
+        final = None if self.final is None else FinalLayer(*(_moved(t, target) for t in _parts(self.final)))
+        graph = self.graph if dtype is not None else self.graph.clone().to(target)
+        hidden = None if self.hidden is None else self.hidden.to(target)
+        again = (self.rerun, self.noisy_logits) if dtype is not None else (None, None)  # the model has not moved
+        return Outputs(self.logits.to(target), graph, final, hidden, *again)
+
+
+def _parts(final: FinalLayer) -> tuple[Tensor, Tensor, Tensor | None]:
+    return final.gram, final.bias, final.weight
+
+
+def _moved(tensor: Any, target: Any) -> Any:
+    return None if tensor is None else tensor.to(target)
+
+
+class Calibration(nn.Module):
+    """A fitted map from `Outputs` to log-probabilities (N, C).
+
+    The constructor's arguments are the whole state: tensors become buffers (so ``.to``, ``state_dict`` and saving work),
+    everything else is a plain JSON-able setting. ``Cls(**tensors, **settings)`` is how a saved one comes back.
+    """
+
+    def __init__(self, **state: Any) -> None:
+        super().__init__()
+        self.settings: dict[str, Any] = {}
+        for name, value in state.items():
+            if isinstance(value, Tensor):
+                self.register_buffer(name, value.detach().clone())
+            elif isinstance(value, Calibration):
+                self.add_module(name, value)  # a calibration built on another one
+            else:
+                self.settings[name] = value
+                setattr(self, name, value)
+
+    def forward(self, out: Outputs) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} does not say how it calibrates")
+
+    def extra_repr(self) -> str:
+        shown = [f"{k}={_short(v)}" for k, v in self.named_buffers() if v.numel() <= 4]
+        return ", ".join(shown + [f"{k}={v!r}" for k, v in self.settings.items()])
+
+
+def _short(value: Tensor) -> str:
+    numbers = [f"{v:.4g}" for v in value.flatten().tolist()]
+    return numbers[0] if len(numbers) == 1 else "[" + ", ".join(numbers) + "]"
+
+
+@runtime_checkable
+class Recipe(Protocol):
+    """A frozen dataclass of hyper-parameters that knows how to fit a calibration.
+
+    ``on`` is the boolean mask of the nodes whose labels are fitted, ``stop`` the nodes for early stopping where a method
+    has it (protocols differ: GATS stops on training nodes, CaGCN on the fitted ones).
+    """
+
+    def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Calibration: ...
+
+
+# ---------------------------------------------------------------------------------------------------- input checks
+
+
+def as_float(values: Any) -> Tensor:
+    tensor = torch.as_tensor(values)
+    return tensor if tensor.is_floating_point() else tensor.float()
+
+
+def check_logits(logits: Tensor) -> None:
+    if not isinstance(logits, Tensor) or logits.dim() != 2 or not logits.is_floating_point():
+        came = f"{tuple(logits.shape)} of {logits.dtype}" if isinstance(logits, Tensor) else type(logits).__name__
+        raise ValueError(f"logits must be a floating (N, C) tensor; got {came}")
+    if logits.shape[1] < 2:
+        raise ValueError(f"logits must have at least two classes (columns); got {logits.shape[1]}")
+    broken = ~torch.isfinite(logits).all(-1)
+    if broken.any():
+        row = int(broken.nonzero()[0])
+        raise ValueError(
+            f"logits are not finite in {int(broken.sum())} of {len(logits)} rows (first: row {row}: "
+            f"{logits[row].tolist()}); look for overflow or missing features in the model"
+        )
+    normalised = normalisation_of(logits)
+    if normalised == "probabilities":
+        raise ValueError(
+            "logits were expected, but every row is non-negative and sums to 1: these are probabilities. Return the "
+            "model's output before its softmax (or pass log(p), which softmax maps back to p, if nothing else is left)"
+        )
+
+
+def normalisation_of(values: Tensor) -> str | None:
+    """'probabilities', 'log-probabilities' or None: what rows of these values could only be by intent."""
+    rows = values.double()
+    if (rows >= 0).all() and torch.allclose(rows.sum(-1), rows.new_ones(()), atol=1e-4):
+        return "probabilities"
+    if (rows <= 1e-6).all() and torch.allclose(rows.logsumexp(-1), rows.new_zeros(()), atol=1e-4):
+        return "log-probabilities"
+    return None
+
+
+MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+def check_graph(graph: Data, nodes: int, classes: int) -> None:
+    if graph.num_nodes is not None and int(graph.num_nodes) != nodes:
+        raise ValueError(f"logits have {nodes} rows, but the graph has {graph.num_nodes} nodes")
+    if graph.get("edge_index") is not None:
+        check_edges(graph.edge_index, nodes)
+    in_a_mask = torch.zeros(nodes, dtype=torch.bool)
+    for name in MASKS:
+        if graph.get(name) is not None:
+            in_a_mask |= check_mask(graph[name], nodes, name, may_be_empty=True).cpu()
+    if graph.get("train_mask") is not None and graph.get("val_mask") is not None:
+        both = graph.train_mask & graph.val_mask
+        if both.any():
+            raise ValueError(
+                f"train_mask and val_mask share {int(both.sum())} nodes (first: node {int(both.nonzero()[0])}); calibration "
+                "needs nodes the model was not trained on: take them out of one of the two"
+            )
+    if graph.get("y") is not None:
+        check_labels(graph.y, nodes, classes, in_a_mask)
+
+
+def check_edges(edge_index: Tensor, nodes: int) -> None:
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2 or edge_index.is_floating_point():
+        raise ValueError(f"edge_index must be (2, E) integers; got {tuple(edge_index.shape)} of {edge_index.dtype}")
+    if edge_index.numel() and (int(edge_index.min()) < 0 or int(edge_index.max()) >= nodes):
+        raise ValueError(
+            f"edge_index names nodes {int(edge_index.min())}..{int(edge_index.max())}, but the graph has nodes 0..{nodes - 1}"
+        )
+
+
+def check_labels(y: Tensor, nodes: int, classes: int, in_a_mask: Tensor) -> None:
+    if y.dim() != 1 or len(y) != nodes or y.is_floating_point():
+        raise ValueError(f"labels y must be {nodes} integers; got {tuple(y.shape)} of {y.dtype}")
+    unlabelled = (y.cpu() == -1) & ~in_a_mask  # -1: "no label", allowed outside the masks
+    wrong = ((y.cpu() < 0) | (y.cpu() >= classes)) & ~unlabelled
+    if wrong.any():
+        node = int(wrong.nonzero()[0])
+        raise ValueError(
+            f"labels must be 0..{classes - 1} (the logits have {classes} classes); {int(wrong.sum())} are not "
+            f"(first: node {node} has {int(y[node])}). A node without a label takes -1 and stays out of every mask"
+        )
+
+
+def check_mask(mask: Any, nodes: int, name: str, may_be_empty: bool = False) -> Tensor:
+    """The mask, proved to be a boolean (N,) tensor that selects something."""
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.dim() != 1:
+        came = f"{tuple(mask.shape)} of {mask.dtype}" if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(f"{name} must be a boolean mask with one entry a node; got {came}")
+    if len(mask) != nodes:
+        raise ValueError(f"{name} has {len(mask)} entries, but there are {nodes} nodes")
+    if not may_be_empty and not mask.any():
+        raise ValueError(f"{name} selects no node: give the nodes to fit on, for example data.val_mask")
+    return mask
+
+
+def fitting_nodes(out: Outputs, on: Tensor, name: str = "on") -> Tensor:
+    """The mask ``on``, checked: right length, not empty, labelled, and no training node in it."""
+    check_mask(on, out.nodes, name)
+    if out.graph.get("y") is None:
+        raise ValueError("the graph has no labels y: a calibration is fitted on labelled nodes")
+    if int(out.graph.y[on].min()) < 0:
+        raise ValueError(f"{name} selects {int((out.graph.y[on] < 0).sum())} nodes without a label (y = -1)")
+    train = out.graph.get("train_mask")
+    if train is not None and (train & on).any():
+        raise ValueError(
+            f"{name} shares {int((train & on).sum())} nodes with train_mask: the model has seen their labels, so its confidence "
+            "there says nothing about new nodes. Fit on validation nodes"
+        )
+    return on
+
+
+def blinded(graph: Data) -> Data:
+    """The graph as a calibrator may see it: no test mask, and no label outside the training and validation nodes.
+
+    Whatever is fitted on this graph cannot have read a test label.
+    """
+    seen = torch.zeros(int(graph.num_nodes), dtype=torch.bool, device=graph.y.device)
+    for name in ("train_mask", "val_mask"):
+        if graph.get(name) is not None:
+            seen |= graph[name]
+    blind = copy.copy(graph)  # shares x and edge_index
+    blind.y = torch.where(seen, graph.y, torch.full_like(graph.y, -1))
+    if "test_mask" in blind:
+        del blind.test_mask
+    return blind
+
+
+# --------------------------------------------------------------------------------------------- a model with its repair
+
+
+class CalibratedModel(nn.Module):
+    """A model and its calibration in one module: the model's own forward signature, calibrated log-probabilities out.
+
+    The graph is read off the call: arguments named ``x``, ``edge_index`` or a PyG ``Data``; another signature is served by
+    ``as_graph(*args, **kwargs) -> Data``. On the graph the calibration was fitted on, it remembers the training nodes.
+    """
+
+    def __init__(self, model: nn.Module, calibration: Calibration, as_graph: Callable[..., Data] | None = None) -> None:
+        super().__init__()
+        self.model = model
+        self.calibration = calibration
+        self._as_graph = as_graph
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        logits = self.model(*args, **kwargs)
+        graph = self._as_graph(*args, **kwargs) if self._as_graph else self._graph_of_call(len(logits), args, kwargs)
+        if graph.get("train_mask") is None:
+            graph.train_mask = self._remembered_training_nodes(len(logits), logits.device)
+        return self.calibration(Outputs(logits, graph))
+
+    def unwrap(self) -> nn.Module:
+        return self.model
+
+    def _graph_of_call(self, nodes: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Data:
+        bound = inspect.signature(self.model.forward).bind(*args, **kwargs).arguments
+        given: dict[str, Any] = {}
+        for name, value in bound.items():
+            given.update(value if isinstance(value, dict) else {name: value})
+            if isinstance(value, Data):
+                return Data(**{k: v for k, v in value.to_dict().items() if k != "y"}, num_nodes=nodes)
+        if "edge_index" not in given:
+            raise ValueError(
+                f"CalibratedModel found no edge_index among the arguments {sorted(given)} of "
+                f"{type(self.model).__name__}.forward; pass as_graph=lambda *args: Data(x=..., edge_index=...)"
+            )
+        return Data(x=given.get("x"), edge_index=given["edge_index"], num_nodes=nodes)
+
+    def _remembered_training_nodes(self, nodes: int, device: torch.device) -> Tensor:
+        mask = torch.zeros(nodes, dtype=torch.bool, device=device)
+        if getattr(self.calibration, "graph_nodes", None) == nodes:
+            mask[self.calibration.get_buffer("train_nodes")] = True
+        return mask
+
+
+def training_set_of(out: Outputs) -> dict[str, Any]:
+    """What a shipped calibration remembers of its graph: ``Cls(..., **training_set_of(out))``."""
+    mask = out.graph.get("train_mask")
+    ids = torch.empty(0, dtype=torch.long) if mask is None else mask.nonzero().flatten()
+    return {"train_nodes": ids, "graph_nodes": out.nodes}

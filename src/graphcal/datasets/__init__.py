@@ -1,0 +1,9 @@
+"""Named graphs and protocols, synthetic graphs, and your own files, all as a PyG `Data`."""
+
+from graphcal.datasets.blockmodel import synthetic
+from graphcal.datasets.catalog import NAMES
+from graphcal.datasets.files import read
+from graphcal.datasets.loading import load
+from graphcal.datasets.protocols import PROTOCOLS
+
+__all__ = ["NAMES", "PROTOCOLS", "load", "read", "synthetic"]

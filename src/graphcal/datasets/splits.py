@@ -1,0 +1,177 @@
+"""Who is in training, validation and test: the rules behind the protocols.
+
+Published tables differ in their splits and cannot be compared across them, so a split has a name and a source:
+
+    public       Planetoid's own split: 20 labels a class, 500 validation, 1,000 test (arXiv:1603.08861)
+    cagcn        the label rates of CaGCN (arXiv:2109.14285), bug-compatible: 40 and 60 labels "per class" are the public
+                 20 plus the next (L - 20)·C node ids after the last validation id, in file order, whatever their class;
+                 CoraFull uses CaGCN's lists, whose validation ids repeat and whose training lists hold 3 (L = 40) and
+                 12 (L = 60) test ids
+    cagcn-clean  the same without the leaked test ids and without the repeats
+    per-class    L labels in every class, 500 validation, all others test, seeded (after Shchur et al., arXiv:1811.05868)
+    gats         GATS (arXiv:2210.06391): three folds of 5 % of each class, validation is one and training the other two,
+                 test is 85 % of what is left of each class; split = 3·(random split) + fold, 15 in all
+    geom-gcn     the ten 48/32/20 splits of geom-gcn (arXiv:2002.05287), or of Platonov et al. for the filtered graphs
+    linkx        50/25/25 at random, five splits (arXiv:2110.14446)
+    random       20/10/70 at random, one split shared by all runs, as GETS (arXiv:2410.09570) and WATS
+
+`protocols` is the table of these rules; here are the rules themselves, each a function of a graph and a request.
+
+Departures: a class with fewer than 2L nodes gives half of them to training under `per-class`. Where GATS's lists are
+not at hand `gats` follows its rule with our own seed, and says so; `linkx` always does, because its published lists are
+pickled tensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from graphcal.datasets.arrays import GraphArrays
+
+RATES = (20, 40, 60)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the caller asked of a protocol."""
+
+    name: str
+    labels_per_class: int = 20
+    split: int = 0
+    seed: int = 0
+    lists: Path | None = None  # the folder of published lists, GRAPHCAL_DATA/splits
+
+
+@dataclass(frozen=True)
+class Split:
+    """Node ids, as listed: `val` may hold repeats where the published list does."""
+
+    train: np.ndarray
+    val: np.ndarray
+    test: np.ndarray
+    notes: tuple[str, ...] = ()
+
+
+def public(graph: GraphArrays, asked: Request) -> Split:
+    if asked.labels_per_class != 20:
+        raise ValueError(
+            f"protocol 'public' has 20 labels per class, not {asked.labels_per_class}; "
+            "choose 'cagcn' (40 or 60) or 'per-class' (any number)"
+        )
+    return Split(graph.splits["train"], graph.splits["val"], graph.splits["test"])
+
+
+def cagcn(graph: GraphArrays, asked: Request) -> Split:
+    rate = asked.labels_per_class
+    if rate not in RATES:
+        raise ValueError(
+            f"protocol 'cagcn' has 20, 40 or 60 labels per class, not {rate}; choose 'per-class' for any number"
+        )
+    if asked.name == "corafull":
+        with np.load(Path(__file__).parent / "data" / "corafull_cagcn.npz", allow_pickle=False) as lists:
+            train, val, test = lists[f"train{rate}"], lists[f"val{rate}"], lists["test"]
+        leaked, repeats = np.isin(test, train).sum(), len(val) - len(np.unique(val))
+        note = f"bug-compatible: {leaked} test nodes are also in training, {repeats} validation ids are repeats"
+        return Split(train, val, test, (note,))
+    train, val, test = graph.splits["train"], graph.splits["val"], graph.splits["test"]
+    first = int(val.max()) + 1
+    more = np.arange(first, first + (rate - 20) * graph.classes, dtype=train.dtype)
+    note = f"bug-compatible: {len(more)} of the training nodes were taken in file order, not per class"
+    return Split(np.concatenate([train, more]), val, test, (note,) if len(more) else ())
+
+
+def cagcn_clean(graph: GraphArrays, asked: Request) -> Split:
+    split = cagcn(graph, asked)
+    test = split.test[~np.isin(split.test, split.train)]
+    return Split(split.train, np.unique(split.val), test)
+
+
+def per_class(graph: GraphArrays, asked: Request) -> Split:
+    rate, rng = asked.labels_per_class, np.random.default_rng([asked.seed, asked.split])
+    if rate < 1:
+        raise ValueError(f"labels_per_class must be at least 1, not {rate}")
+    order = rng.permutation(np.flatnonzero(graph.labelled))
+    members = [order[graph.labels[order] == c] for c in range(graph.classes)]
+    train = np.concatenate([nodes[: min(rate, len(nodes) // 2)] for nodes in members])
+    rest = order[~np.isin(order, train)]
+    small = sum(len(nodes) < 2 * rate for nodes in members)
+    if len(rest) < 2:
+        raise ValueError(f"{asked.name}: {rate} labels per class leave {len(rest)} nodes for validation and test")
+    held = min(500, len(rest) // 2)
+    notes = [f"{small} classes have fewer than {2 * rate} nodes and give half of them to training"] if small else []
+    notes += [f"only {held} validation nodes: the graph is too small for 500"] if held < 500 else []
+    return Split(np.sort(train), np.sort(rest[:held]), np.sort(rest[held:]), tuple(notes))
+
+
+def gats(graph: GraphArrays, asked: Request) -> Split:
+    number, fold = divmod(asked.split, 3)
+    path = asked.lists / f"gats_{asked.name}.npz" if asked.lists else None
+    if path and path.exists():
+        with np.load(path, allow_pickle=False) as lists:
+            folds = [lists[f"split{number}_fold{k}"] for k in range(3)]
+            test = lists[f"split{number}_test"]
+        notes: tuple[str, ...] = ()
+    else:
+        folds, test = _gats_rule(graph, np.random.default_rng([asked.seed, number]))
+        notes = ("GATS's published lists are not at hand: drawn by its rule with our own seed",)
+    train = np.concatenate([folds[k] for k in range(3) if k != fold])
+    return Split(train, folds[fold], test, notes)
+
+
+def _gats_rule(graph: GraphArrays, rng: np.random.Generator) -> tuple[list[np.ndarray], np.ndarray]:
+    """15 % of each class, dealt to the folds in turn; test is 85 % of what is left of the class."""
+    order = rng.permutation(np.flatnonzero(graph.labelled))
+    members = [order[graph.labels[order] == c] for c in range(graph.classes)]
+    cuts = [int(0.15 * len(nodes)) for nodes in members]
+    dealt = np.concatenate([nodes[:cut] for nodes, cut in zip(members, cuts)])
+    left = [nodes[cut:] for nodes, cut in zip(members, cuts)]
+    return [dealt[k::3] for k in range(3)], np.concatenate([nodes[: int(0.85 * len(nodes))] for nodes in left])
+
+
+def geom_gcn(graph: GraphArrays, asked: Request) -> Split:
+    masks = graph.splits
+    if "train_masks" not in masks:
+        path = asked.lists / f"geomgcn_{asked.name}.npz" if asked.lists else None
+        if path is None or not path.exists():
+            raise ValueError(
+                f"protocol 'geom-gcn' for {asked.name} needs geom-gcn's lists: set GRAPHCAL_DATA to a folder "
+                f"that has splits/geomgcn_{asked.name}.npz"
+            )
+        with np.load(path, allow_pickle=False) as lists:
+            masks = {key: lists[key] for key in ("train_masks", "val_masks", "test_masks")}
+    train, val, test = (np.flatnonzero(masks[f"{part}_masks"][asked.split]) for part in ("train", "val", "test"))
+    return Split(train, val, test)
+
+
+def _shares(graph: GraphArrays, asked: Request, train: float, val: float) -> Split:
+    """A random partition of the labelled nodes; what is left after training and validation is test."""
+    order = np.random.default_rng([asked.seed, asked.split]).permutation(np.flatnonzero(graph.labelled))
+    a, b = round(train * len(order)), round((train + val) * len(order))
+    return Split(np.sort(order[:a]), np.sort(order[a:b]), np.sort(order[b:]))
+
+
+def linkx(graph: GraphArrays, asked: Request) -> Split:
+    split = _shares(graph, asked, 0.50, 0.25)
+    return replace(split, notes=("drawn by LINKX's rule with our own seed, not its published lists",))
+
+
+def random(graph: GraphArrays, asked: Request) -> Split:
+    return _shares(graph, asked, 0.20, 0.10)
+
+
+def stratified(labels: np.ndarray, rng: np.random.Generator) -> Split:
+    """60/20/20 of the labelled nodes with every class in training: for graphs that come without a split.
+
+    The first node of each class trains; the others, shuffled and lined up by class, are dealt in turn:
+    validation, test, training, training, training.
+    """
+    order = rng.permutation(np.flatnonzero(labels >= 0))
+    order = order[np.argsort(labels[order], kind="stable")]
+    first = np.concatenate([[True], labels[order][1:] != labels[order][:-1]])
+    rest = order[~first]
+    turn = np.arange(len(rest)) % 5
+    train = np.concatenate([order[first], rest[turn >= 2]])
+    return Split(np.sort(train), np.sort(rest[turn == 0]), np.sort(rest[turn == 1]))

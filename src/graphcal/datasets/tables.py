@@ -1,0 +1,188 @@
+"""A graph as two tables: nodes.parquet|csv and edges.parquet|csv.
+
+Node ids and labels may be text or numbers; they are mapped to 0..N-1 and 0..C-1 and kept (`node_ids`, `class_names`).
+Every fault has its own error that names the file, the column and the row; rows count from 1, without the header.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+
+from graphcal.datasets.assemble import Parts
+from graphcal.datasets.splits import Split
+from graphcal.datasets.vectors import features_of
+
+_SPLIT_WORDS = {
+    "train": ("train", "training"),
+    "val": ("val", "valid", "validation", "dev"),
+    "test": ("test", "testing"),
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns are called."""
+
+    id: str
+    label: str
+    split: str
+    source: str
+    target: str
+    features: tuple[str, ...] | None
+    sparse: str
+    values: str
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """One table on disk, of which columns can be read."""
+
+    path: Path
+    names: tuple[str, ...]
+    delimiter: str
+
+    def read(self, names: list[str]) -> pa.Table:
+        missing = [name for name in names if name not in self.names]
+        if missing:
+            found = ", ".join(self.names)
+            raise ValueError(f"{self.path}: no column {missing[0]!r}; its columns are {found}; name yours by option")
+        try:
+            if self.path.suffix == ".parquet":
+                return pyarrow.parquet.read_table(self.path, columns=names)
+            convert = pyarrow.csv.ConvertOptions(include_columns=names, null_values=[""], strings_can_be_null=True)
+            parse = pyarrow.csv.ParseOptions(delimiter=self.delimiter)
+            return pyarrow.csv.read_csv(self.path, parse_options=parse, convert_options=convert)
+        except pa.ArrowInvalid as fault:
+            raise ValueError(f"{self.path}: {fault}") from fault
+
+
+def open_table(folder: Path, stem: str, delimiter: str) -> TableFile:
+    """nodes or edges, whichever of the two formats is there."""
+    found = [path for path in (folder / f"{stem}.parquet", folder / f"{stem}.csv") if path.exists()]
+    if len(found) != 1:
+        what = "both are there, remove one" if found else "neither is there"
+        raise ValueError(f"{folder}: expected {stem}.parquet or {stem}.csv; {what}")
+    path = found[0]
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path}: the file is empty")
+    if path.suffix == ".parquet":
+        try:
+            return TableFile(path, tuple(pyarrow.parquet.read_schema(path).names), delimiter)
+        except pa.ArrowInvalid as fault:
+            raise ValueError(f"{path}: not a readable Parquet file ({fault})") from fault
+    with open(path, encoding="utf-8-sig") as file:
+        header = file.readline().rstrip("\r\n")
+    names = tuple(name.strip('"') for name in header.split(delimiter))
+    if len(names) == 1:
+        other = next((mark for mark in (",", ";", "\t", "|") if mark != delimiter and mark in header), None)
+        if other:
+            raise ValueError(
+                f"{path}: wrong delimiter: the header {header!r} has no {delimiter!r} but has {other!r}; "
+                f"pass delimiter={other!r}"
+            )
+    return TableFile(path, names, delimiter)
+
+
+def read_tables(folder: Path, columns: Columns, delimiter: str) -> tuple[Parts, np.ndarray]:
+    """The graph in a folder, and the ids its nodes have there."""
+    nodes, edges = open_table(folder, "nodes", delimiter), open_table(folder, "edges", delimiter)
+    has_split = columns.split in nodes.names
+    known = [columns.id, columns.label, *([columns.split] if has_split else [])]
+    table = nodes.read(known)
+    if not table.num_rows:
+        raise ValueError(f"{nodes.path}: the file is empty: it has a header and no rows")
+    ids = plain_ids(table[columns.id], nodes.path, columns.id).combine_chunks()
+    refuse_repeats(ids, nodes.path, columns.id)
+    labels, class_names = encode_labels(table[columns.label], nodes.path, columns.label)
+    split = encode_split(table[columns.split], nodes.path, columns.split) if has_split else None
+    x = features_of(nodes, known, columns.features, columns.sparse, columns.values)
+    rows, cols = (node_numbers(edges, name, ids) for name in (columns.source, columns.target))
+    unused = [name for name in edges.names if name not in (columns.source, columns.target)]
+    notes = [f"{edges.path.name}: columns not used: {', '.join(unused)}"] if unused else []
+    where = f"{nodes.path}, column {columns.label!r}"
+    node_ids = ids.to_numpy(zero_copy_only=False)
+    return Parts(where, x, rows, cols, labels, class_names, split, notes), node_ids
+
+
+def plain_ids(column: pa.ChunkedArray, path: Path, name: str) -> pa.ChunkedArray:
+    """Whole numbers or text, without gaps."""
+    if column.null_count:
+        row = pc.index(column.is_null(), True).as_py() + 1
+        raise ValueError(f"{path}, column {name!r}, row {row}: there is no node id")
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        return column.cast(pa.string())
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid as fault:
+        raise ValueError(f"{path}, column {name!r}: node ids must be whole numbers or text ({fault})") from fault
+
+
+def refuse_repeats(ids: pa.Array, path: Path, name: str) -> None:
+    if pc.count_distinct(ids).as_py() == len(ids):
+        return
+    codes = ids.dictionary_encode().indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    again = np.flatnonzero(codes[order][1:] == codes[order][:-1])
+    row = int(order[again + 1].min())
+    first = int(np.flatnonzero(codes == codes[row])[0])
+    raise ValueError(
+        f"{path}, column {name!r}, row {row + 1}: node {ids[row].as_py()!r} is there twice, first in row {first + 1}"
+    )
+
+
+def node_numbers(edges: TableFile, name: str, ids: pa.Array) -> np.ndarray:
+    """(E,) the row in the node table of one end of each edge; the ends are read one column at a time."""
+    ends = plain_ids(edges.read([name])[name], edges.path, name)
+    if not len(ends):
+        raise ValueError(f"{edges.path}: the file is empty: it has a header and no rows")
+    if ends.type != ids.type:
+        ends, ids = ends.cast(pa.string()), ids.cast(pa.string())
+    found = pc.index_in(ends, value_set=ids)
+    if found.null_count:
+        row = pc.index(found.is_null(), True).as_py()
+        end = ends[row].as_py()
+        raise ValueError(f"{edges.path}, column {name!r}, row {row + 1}: node {end!r} is not in the node table")
+    return found.to_numpy()
+
+
+def encode_labels(column: pa.ChunkedArray, path: Path, name: str) -> tuple[np.ndarray, list[str]]:
+    """(N,) class numbers in sorted order of the labels, -1 where there is none; -1 and '' count as none."""
+    if pa.types.is_floating(column.type):
+        try:
+            column = column.cast(pa.int64())
+        except pa.ArrowInvalid as fault:
+            raise ValueError(f"{path}, column {name!r}: labels are classes, not decimal numbers ({fault})") from fault
+    if pa.types.is_integer(column.type):
+        column = pc.if_else(pc.less(column, 0), pa.scalar(None, column.type), column)
+    else:
+        text = column.cast(pa.large_string())
+        column = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.large_string()), text)
+    classes = column.unique().drop_null()
+    classes = classes.take(pc.sort_indices(classes))
+    codes = pc.fill_null(pc.index_in(column, value_set=classes), -1)
+    return codes.to_numpy().astype(np.int64), [str(value) for value in classes.to_pylist()]
+
+
+def encode_split(column: pa.ChunkedArray, path: Path, name: str) -> Split:
+    """Node numbers of train, val and test; a node without a word is in none."""
+    text = pc.utf8_lower(column.cast(pa.large_string()))
+    known = pa.array([word for words in _SPLIT_WORDS.values() for word in words] + [""], pa.large_string())
+    strange = pc.and_(text.is_valid(), pc.invert(pc.is_in(text, value_set=known)))
+    if pc.any(strange).as_py():
+        row = pc.index(strange, True).as_py()
+        raise ValueError(
+            f"{path}, column {name!r}, row {row + 1}: {column[row].as_py()!r} is no part of a split; "
+            "choose train, val or test, or leave it empty"
+        )
+    train, val, test = (
+        np.flatnonzero(pc.is_in(text, value_set=pa.array(words, pa.large_string())).to_numpy())
+        for words in _SPLIT_WORDS.values()
+    )
+    return Split(train, val, test)

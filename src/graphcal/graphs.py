@@ -1,0 +1,139 @@
+"""Structural facts of a graph that calibrators and reports share, each computed once per graph.
+
+    adjacency         A_hat = D^-1/2 (A + I) D^-1/2                    the propagation of a GCN
+    hops              distance of every node from the training set     0 train, 1 = V_F, 2, ..., -1 unreachable
+    next_to_training  V_F of the SCAR paper: not in the training set, at least one neighbour in it
+
+Facts are looked up with ``structure(data)``. Ten seeds on one graph share them: the memo hangs on the ``Data`` object,
+is dropped with it, and is rebuilt when its edges or its training mask change.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+from torch_geometric.data import Data
+
+UNREACHABLE = -1
+
+
+def csr(rows: Tensor, cols: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
+    """A torch CSR matrix from coordinates; equal coordinates are summed."""
+    coo = torch.sparse_coo_tensor(torch.stack([rows, cols]), values, size, check_invariants=False)
+    with warnings.catch_warnings():  # torch calls its CSR "beta" once a process; the products used here are stable
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return coo.coalesce().to_sparse_csr()
+
+
+def simple_edges(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Edges without self loops and duplicates, sorted. Direction is kept as given."""  # (2, E)
+    row, col = edge_index[0].long(), edge_index[1].long()
+    other = row != col
+    key = torch.unique(row[other] * num_nodes + col[other])
+    return torch.stack([key // num_nodes, key % num_nodes])
+
+
+def normalised_adjacency(edge_index: Tensor, num_nodes: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """D^-1/2 (A + I) D^-1/2 with D the degree of A + I (Kipf & Welling 2017), as CSR."""  # (N, N)
+    loops = torch.arange(num_nodes, device=edge_index.device)
+    row = torch.cat([edge_index[0], loops])
+    col = torch.cat([edge_index[1], loops])
+    degree = torch.zeros(num_nodes, dtype=dtype, device=row.device).index_add_(
+        0, row, torch.ones(len(row), dtype=dtype, device=row.device)
+    )
+    scale = degree.rsqrt()
+    return csr(row, col, scale[row] * scale[col], (num_nodes, num_nodes))
+
+
+def hops_from(mask: Tensor, edge_index: Tensor) -> Tensor:
+    """Length of the shortest path from the nodes in ``mask`` (breadth first); -1 where there is none."""  # (N,)
+    hops = torch.full(mask.shape, UNREACHABLE, dtype=torch.long, device=mask.device)
+    hops[mask] = 0
+    frontier, distance = mask.clone(), 0
+    while frontier.any():
+        distance += 1
+        reached = torch.zeros_like(mask)
+        reached[edge_index[1][frontier[edge_index[0]]]] = True
+        frontier = reached & (hops == UNREACHABLE)
+        hops[frontier] = distance
+    return hops
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """The structural facts of one graph with one training set, each computed when first asked for."""
+
+    edge_index: Tensor  # (2, E) no self loops, no duplicates
+    num_nodes: int
+    train_mask: Tensor  # (N,)
+
+    @cached_property
+    def adjacency(self) -> Tensor:  # (N, N) CSR
+        return normalised_adjacency(self.edge_index, self.num_nodes)
+
+    @cached_property
+    def neighbours(self) -> Tensor:  # (N, N) CSR, ones
+        row, col = self.edge_index
+        ones = torch.ones(len(row), device=row.device)
+        return csr(row, col, ones, (self.num_nodes, self.num_nodes))
+
+    @cached_property
+    def degree(self) -> Tensor:  # (N,)
+        return torch.bincount(self.edge_index[0], minlength=self.num_nodes)
+
+    @cached_property
+    def hops(self) -> Tensor:  # (N,)
+        return hops_from(self.train_mask, self.edge_index)
+
+    @cached_property
+    def next_to_training(self) -> Tensor:  # (N,)
+        near = torch.zeros_like(self.train_mask)
+        near[self.edge_index[1][self.train_mask[self.edge_index[0]]]] = True
+        return near & ~self.train_mask
+
+    def neighbour_mean(self, values: Tensor) -> Tensor:
+        """Mean of ``values`` (N, ...) over the neighbours; a node without neighbours gets its own value."""
+        flat = values.reshape(self.num_nodes, -1)
+        total = (self.neighbours.to(flat.dtype) @ flat).reshape(values.shape)
+        degree = self.degree.reshape(-1, *[1] * (values.dim() - 1))
+        return torch.where(degree > 0, total / degree.clamp(min=1), values)
+
+
+def neighbour_agreement(pred: Tensor, facts: Structure) -> Tensor:
+    """Share of a node's neighbours that have the node's own predicted class; 1 for an isolated node."""  # (N,)
+    row, col = facts.edge_index
+    same = (pred[row] == pred[col]).double()
+    total = torch.zeros(facts.num_nodes, dtype=torch.double, device=pred.device).index_add_(0, row, same)
+    return torch.where(facts.degree > 0, total / facts.degree.clamp(min=1), torch.ones_like(total))
+
+
+def edge_homophily(y: Tensor, edge_index: Tensor) -> float:
+    """Share of edges whose two ends have the same label (edges with an unlabelled end are left out)."""
+    row, col = edge_index
+    known = (y[row] >= 0) & (y[col] >= 0)
+    return float((y[row] == y[col])[known].double().mean()) if known.any() else float("nan")
+
+
+_memo: WeakIdKeyDictionary = WeakIdKeyDictionary()  # Data -> (what it was computed from, Structure)
+
+
+def structure(graph: Data) -> Structure:
+    """The facts of ``graph``; a graph without ``train_mask`` has no training nodes (every hop is unreachable)."""
+    if graph.edge_index is None:
+        raise ValueError("the graph has no edge_index: this needs the edges, as a (2, E) integer tensor")
+    num_nodes = int(graph.num_nodes)
+    mask = graph.get("train_mask")
+    made_from = (graph.edge_index, graph.edge_index._version, mask, None if mask is None else mask._version)
+    known = _memo.get(graph)
+    if known is not None and all(a is b or (isinstance(a, int) and a == b) for a, b in zip(known[0], made_from)):
+        return known[1]
+    if mask is None:
+        mask = torch.zeros(num_nodes, dtype=torch.bool, device=graph.edge_index.device)
+    facts = Structure(simple_edges(graph.edge_index, num_nodes), num_nodes, mask.clone())
+    _memo[graph] = (made_from, facts)
+    return facts

@@ -1,0 +1,159 @@
+"""Reliability: confidence against accuracy in bins. The one binning that ECE, the diagram and the report share.
+
+Confidence is the largest probability, c = max_k p_k; a node is right when argmax_k p_k = y.
+Equal-width bins are (lo, hi]: bin b of B holds b/B < c <= (b+1)/B, with c = 0 in the first bin and c = 1 in the last
+(Guo et al. 2017, arXiv:1706.04599, Eq. 2-3). Equal-mass bins put the same number of nodes in each, same closed side.
+
+A `Reliability` holds sums, not means, so two of them with the same edges add: that is the streaming version.
+Departures: other libraries put c = 1 into a bin of its own or drop c = 0; here every node is in exactly one bin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphcal.metrics.inputs import check_bins, check_labels, check_log_probs, check_rows
+
+CHUNK = 1 << 17  # rows looked at together: all memory beyond the inputs is one chunk and the bins
+SCHEMES = ("equal-width", "equal-mass")
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """Sums by confidence bin, (lo, hi] with 0 and 1 included. `a + b` merges two with the same edges."""
+
+    edges: Tensor  # (B + 1,)
+    count: Tensor  # (B,)  nodes
+    conf_sum: Tensor  # (B,)  sum of confidence
+    right_sum: Tensor  # (B,)  number of right predictions
+    variance: Tensor  # (B,)  sum of c (1 - c): variance of right_sum were the model calibrated
+    square: Tensor  # (B,)  sum of (right - c)^2: its observed counterpart
+    scheme: str = "equal-width"
+
+    @property
+    def nodes(self) -> int:
+        return int(self.count.sum())
+
+    @property
+    def conf(self) -> Tensor:
+        """Mean confidence of each bin, NaN where it is empty."""
+        return self.conf_sum / self.count
+
+    @property
+    def accuracy(self) -> Tensor:
+        """Accuracy of each bin, NaN where it is empty."""
+        return self.right_sum / self.count
+
+    @property
+    def gap(self) -> Tensor:
+        """(B,) share of the nodes times (accuracy - confidence): ECE is the sum of its absolute values."""
+        return (self.right_sum - self.conf_sum) / self.count.sum()
+
+    @property
+    def convention(self) -> str:
+        return f"{len(self.count)} {self.scheme} bins (lo, hi], 0 and 1 included"
+
+    def __add__(self, other: Reliability) -> Reliability:
+        if self.scheme != other.scheme or not torch.equal(self.edges, other.edges):
+            raise ValueError(
+                f"only reliabilities with the same bins add: {self.convention} and {other.convention} differ"
+            )
+        return Reliability(
+            self.edges,
+            self.count + other.count,
+            self.conf_sum + other.conf_sum,
+            self.right_sum + other.right_sum,
+            self.variance + other.variance,
+            self.square + other.square,
+            self.scheme,
+        )
+
+    def divided(self, by: float) -> Reliability:
+        """All sums divided: the mean of so many tables that were added."""
+        sums = (self.count, self.conf_sum, self.right_sum, self.variance, self.square)
+        count, conf, right, variance, square = (t / by for t in sums)
+        return Reliability(self.edges, count, conf, right, variance, square, self.scheme)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "convention": self.convention,
+            "edges": self.edges.tolist(),
+            "count": [int(n) for n in self.count],
+            "conf": [None if n == 0 else float(c) for n, c in zip(self.count, self.conf)],
+            "accuracy": [None if n == 0 else float(a) for n, a in zip(self.count, self.accuracy)],
+            "right": [int(r) for r in self.right_sum],
+        }
+
+
+def equal_width_edges(bins: int) -> Tensor:
+    """0, 1/B, ..., 1, each correctly rounded."""
+    check_bins(bins)
+    return torch.arange(bins + 1, dtype=torch.float64) / bins
+
+
+def equal_mass_edges(conf: Tensor, bins: int) -> Tensor:
+    """Edges between the sorted confidences: N // B nodes in each bin, one more in the first N % B; ties stay together."""
+    check_bins(bins)
+    ordered, (each, more) = conf.cpu().double().sort().values, divmod(len(conf), bins)
+    k = torch.arange(1, bins)
+    last = k * each + k.clamp(max=more) - 1  # last node of each bin but the final one
+    inner = ordered[last.clamp(min=0)]
+    return torch.cat([ordered.new_zeros(1), inner, ordered.new_ones(1)])
+
+
+def bin_of(conf: Tensor, edges: Tensor) -> Tensor:
+    """Number of the bin (lo, hi] each confidence falls in; what lies on an outer edge is inside."""
+    return torch.bucketize(conf, edges[1:-1].contiguous(), right=False)
+
+
+def confidence(log_probs: Tensor) -> tuple[Tensor, Tensor]:
+    """Confidence (float64) and predicted class of each node."""
+    top, pred = log_probs.max(dim=1)
+    return top.double().exp().clamp(max=1.0), pred
+
+
+def tally(conf: Tensor, right: Tensor, edges: Tensor, scheme: str = "equal-width") -> Reliability:
+    """Sums by bin of confidences and of what they claim. `right` is 0/1."""
+    conf, right, bins = conf.cpu().double(), right.cpu().double(), len(edges) - 1
+    b = bin_of(conf, edges)
+
+    def total(weights: Tensor) -> Tensor:
+        return torch.bincount(b, weights=weights, minlength=bins)
+
+    return Reliability(
+        edges,
+        torch.bincount(b, minlength=bins).double(),
+        total(conf),
+        total(right),
+        total(conf * (1 - conf)),
+        total((right - conf) ** 2),
+        scheme,
+    )
+
+
+def confidence_chunks(log_probs: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Checked confidences and rightness, a chunk of rows at a time."""
+    check_log_probs(log_probs[:1])
+    check_labels(y, log_probs)
+    for rows, labels in zip(log_probs.split(CHUNK), y.split(CHUNK)):
+        check_rows(rows)
+        conf, pred = confidence(rows)
+        yield conf, pred == labels
+
+
+def reliability(log_probs: Tensor, y: Tensor, bins: int = 20, scheme: str = "equal-width") -> Reliability:
+    """Confidence against accuracy of the predicted class, in `bins` equal-width or equal-mass bins."""
+    if scheme not in SCHEMES:
+        raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}")
+    if scheme == "equal-mass":
+        conf, right = (torch.cat(parts) for parts in zip(*confidence_chunks(log_probs, y)))
+        return tally(conf, right, equal_mass_edges(conf, bins), scheme)
+    edges = equal_width_edges(bins)
+    chunks = (tally(conf, right, edges) for conf, right in confidence_chunks(log_probs, y))
+    first = next(chunks)
+    return sum(chunks, start=first)

@@ -1,0 +1,142 @@
+"""Where in the graph is the confidence wrong? Groups of nodes, each with its gap and an interval.
+
+Groups: hop distance from the training set, degree, agreement of the neighbours with the prediction, predicted class, right
+or wrong. A group's gap is accuracy - confidence; its interval is Clopper and Pearson's for the accuracy, moved by the mean
+confidence. Groups along an order (hops, degree, agreement) with fewer than `small` nodes are merged with the next; a class
+with fewer is kept and flagged. The worst group is the one whose gap is certainly largest: the interval's end nearest to 0.
+A class is the predicted one: within a true class, accuracy and confidence differ even for a calibrated model. For
+the same reason right and wrong are shown for what they are and never named the worst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphcal.graphs import UNREACHABLE, Structure, neighbour_agreement
+from graphcal.metrics.bands import accuracy_interval
+from graphcal.metrics.bins import equal_width_edges, tally
+from graphcal.metrics.floor import floor_of
+from graphcal.metrics.scores import ece_of
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One group of nodes."""
+
+    by: str
+    group: str
+    nodes: int
+    accuracy: float
+    confidence: float
+    gap: float  # accuracy - confidence: positive is under-confident
+    gap_low: float
+    gap_high: float
+    ece: float
+    floor: float
+    small: bool  # too few nodes to believe
+
+    @property
+    def certain(self) -> float:
+        """How far the gap certainly is from 0."""
+        return max(self.gap_low, -self.gap_high, 0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """A way to cut the nodes: a number for each node, names in order, and whether the order has a meaning."""
+
+    by: str
+    group: Tensor  # (N,)
+    names: Sequence[str]
+    ordered: bool = True
+
+
+def groupings(log_probs: Tensor, y: Tensor, facts: Structure) -> list[Grouping]:
+    """All ways to cut the nodes of a graph, from the log-probabilities and labels of all its nodes."""
+    pred = log_probs.argmax(dim=1)
+    agreement = neighbour_agreement(pred, facts)
+    hops = torch.where(facts.hops == UNREACHABLE, 5, facts.hops.clamp(max=4))
+    degree = torch.bucketize(facts.degree, torch.tensor([0, 1, 2, 4, 8, 16], device=pred.device))
+    share = torch.bucketize(agreement, torch.tensor([0.0, 0.5, 0.99], dtype=agreement.dtype, device=pred.device))
+    share = torch.where(facts.degree == 0, 4, share)
+    return [
+        Grouping(
+            "distance from training", hops, ["training node", "1 hop", "2 hops", "3 hops", "4+ hops", "unreachable"]
+        ),
+        Grouping("degree", degree, ["0", "1", "2", "3–4", "5–8", "9–16", "17+"]),
+        Grouping("neighbours that agree", share, ["none", "up to half", "most", "all", "no neighbours"]),
+        Grouping("predicted class", pred, [f"class {k}" for k in range(log_probs.shape[1])], ordered=False),
+        Grouping("outcome", (pred != y).long(), ["right", "wrong"], ordered=False),
+    ]
+
+
+def merged(group: Tensor, names: Sequence[str], small: int) -> tuple[Tensor, list[str]]:
+    """Groups along an order, small ones joined with the next (the last with the one before)."""
+    count = torch.bincount(group, minlength=len(names)).tolist()
+    present = [k for k, n in enumerate(count) if n]
+    runs: list[list[int]] = []
+    for k in present:
+        if runs and sum(count[j] for j in runs[-1]) < small:
+            runs[-1].append(k)
+        else:
+            runs.append([k])
+    if len(runs) > 1 and sum(count[j] for j in runs[-1]) < small:
+        last = runs.pop()
+        runs[-1] += last
+    renumbered = torch.zeros(len(names), dtype=torch.long)
+    for number, run in enumerate(runs):
+        renumbered[run] = number
+    labels = [names[r[0]] if len(r) == 1 else f"{names[r[0]]} to {names[r[-1]]}" for r in runs]
+    return renumbered[group], labels
+
+
+def measure(by: str, name: str, conf: Tensor, right: Tensor, bins: int, small: int, seeds: int) -> Slice:
+    """One group; with several seeds pooled, the interval counts every node once."""
+    one = tally(conf, right, torch.tensor([0.0, 1.0], dtype=torch.float64))
+    rel = tally(conf, right, equal_width_edges(bins))
+    low, high = accuracy_interval(one.divided(seeds))
+    acc, c = float(one.accuracy), float(one.conf)
+    nodes = round(len(conf) / seeds)
+    floor = floor_of(conf, rel.edges) * seeds**0.5
+    return Slice(by, name, nodes, acc, c, acc - c, float(low) - c, float(high) - c, ece_of(rel), floor, nodes < small)
+
+
+def slices(
+    log_probs: Tensor | Sequence[Tensor],
+    y: Tensor,
+    mask: Tensor,
+    facts: Structure,
+    bins: int = 20,
+    small: int = 30,
+    names: Sequence[str] | None = None,
+) -> list[Slice]:
+    """Every group of the nodes in `mask`. `log_probs` (N, C) covers all nodes of the graph; one tensor, or one a seed."""
+    seeds = [log_probs] if isinstance(log_probs, Tensor) else list(log_probs)
+    cuts = [groupings(lp, y, facts) for lp in seeds]
+    conf = torch.cat([lp[mask].max(dim=1).values.double().exp().clamp(max=1) for lp in seeds]).cpu()
+    right = torch.cat([(lp.argmax(dim=1) == y)[mask] for lp in seeds]).double().cpu()
+    found = []
+    for same in zip(*cuts):
+        group, labels = torch.cat([cut.group[mask] for cut in same]).cpu(), list(same[0].names)
+        if same[0].by == "predicted class" and names is not None:
+            labels = list(names)
+        if same[0].ordered:
+            group, labels = merged(group, labels, small * len(seeds))
+        for k in group.unique().tolist():
+            own = group == k
+            found.append(measure(same[0].by, labels[k], conf[own], right[own], bins, small, len(seeds)))
+    return found
+
+
+def worst(found: Sequence[Slice]) -> Slice | None:
+    """The group whose gap is certainly largest; None when no group is certainly off."""
+    fair = [s for s in found if not s.small and s.by != "outcome" and s.certain > 0]
+    return max(fair, key=lambda s: s.certain, default=None)

@@ -1,0 +1,161 @@
+"""The same metrics on rows that never meet in memory: a state of fixed size that merges by addition.
+
+    total = Tally.of(batch, y) + Tally.of(next_batch, y)      # on any worker, in any order
+    total.ece, total.nll, total.smooth_ece, total.interval()
+
+The state holds sums: the reliability table, C×B cells for the class-wise and top-label errors, 4,096 cells of confidence for
+smooth ECE, KDE-ECE, AUROC and AURC, and the sums of NLL and Brier. ECE and its kin, NLL, Brier and accuracy equal the
+one-pass functions up to rounding; AUROC and AURC count confidences less than 1/4,096 apart as ties; the floor is the normal
+one. Equal-mass bins need all confidences at once and are not here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphcal.metrics.bins import CHUNK, Reliability, confidence, equal_width_edges, tally
+from graphcal.metrics.floor import debiased_of
+from graphcal.metrics.inputs import check
+from graphcal.metrics.intervals import interval_of, normal_noise, seeded
+from graphcal.metrics.ranking import aurc_of_cells, auroc_of
+from graphcal.metrics.scores import (
+    brier_terms,
+    classwise_gaps,
+    ece_of,
+    mce_of,
+    nll_terms,
+    over_of,
+    top_label_gaps,
+    under_of,
+)
+from graphcal.metrics.smooth import kde_ece_of, on_grid, smooth_ece_of
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Sums over rows; `a + b` is the tally of both."""
+
+    reliability: Reliability
+    classwise: Tensor  # (C, B)  sums of [y = k] - p_k
+    top_label: Tensor  # (C, B)  sums of right - c
+    nodes_on_grid: Tensor  # (CELLS,)
+    right_on_grid: Tensor  # (CELLS,)
+    residual_on_grid: Tensor  # (CELLS,)  sums of right - c
+    nll_sum: Tensor  # ()
+    brier_sum: Tensor  # ()
+
+    @classmethod
+    def of(cls, log_probs: Tensor, y: Tensor, bins: int = 20) -> Tally:
+        """The tally of these rows, looked at a chunk at a time."""
+        parts = (cls._chunk(rows, labels, bins) for rows, labels in zip(log_probs.split(CHUNK), y.split(CHUNK)))
+        first = next(parts)
+        return sum(parts, start=first)
+
+    @classmethod
+    def _chunk(cls, log_probs: Tensor, y: Tensor, bins: int) -> Tally:
+        check(log_probs, y)
+        conf, pred = (t.cpu() for t in confidence(log_probs))
+        right = (pred == y.cpu()).double()
+        return cls(
+            tally(conf, right, equal_width_edges(bins)),
+            classwise_gaps(log_probs, y, bins),
+            top_label_gaps(log_probs, y, bins),
+            torch.from_numpy(on_grid(conf, torch.ones_like(conf))),
+            torch.from_numpy(on_grid(conf, right)),
+            torch.from_numpy(on_grid(conf, right - conf)),
+            nll_terms(log_probs, y).sum().cpu(),
+            brier_terms(log_probs, y).sum().cpu(),
+        )
+
+    def __add__(self, other: Tally) -> Tally:
+        if self.classwise.shape != other.classwise.shape:
+            raise ValueError(
+                "only tallies with the same classes and bins add: got (classes, bins) "
+                f"{tuple(self.classwise.shape)} and {tuple(other.classwise.shape)}"
+            )
+        return Tally(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+    @property
+    def nodes(self) -> int:
+        return self.reliability.nodes
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.reliability.right_sum.sum()) / self.nodes
+
+    @property
+    def ece(self) -> float:
+        return ece_of(self.reliability)
+
+    @property
+    def ece_debiased(self) -> float:
+        return debiased_of(self.reliability)
+
+    @property
+    def ece_floor(self) -> float:
+        """σ √(2/π) in each bin: right beyond a few hundred nodes."""
+        return math.sqrt(2 / math.pi) * float(self.reliability.variance.sqrt().sum()) / self.nodes
+
+    @property
+    def mce(self) -> float:
+        return mce_of(self.reliability)
+
+    @property
+    def overconfidence(self) -> float:
+        return over_of(self.reliability)
+
+    @property
+    def underconfidence(self) -> float:
+        return under_of(self.reliability)
+
+    @property
+    def classwise_ece(self) -> float:
+        return float(self.classwise.abs().sum()) / (self.nodes * len(self.classwise))
+
+    @property
+    def top_label_ece(self) -> float:
+        return float(self.top_label.abs().sum()) / self.nodes
+
+    @property
+    def smooth_ece(self) -> float:
+        return smooth_ece_of(self.residual_on_grid.numpy() / self.nodes)
+
+    @property
+    def kde_ece(self) -> float:
+        return kde_ece_of(self.nodes_on_grid.numpy(), self.right_on_grid.numpy())
+
+    @property
+    def nll(self) -> float:
+        return float(self.nll_sum) / self.nodes
+
+    @property
+    def brier(self) -> float:
+        return float(self.brier_sum) / self.nodes
+
+    @property
+    def auroc(self) -> float:
+        return auroc_of(self.nodes_on_grid.flip(0), self.right_on_grid.flip(0))
+
+    @property
+    def aurc(self) -> float:
+        return aurc_of_cells(self.nodes_on_grid.flip(0), self.right_on_grid.flip(0))
+
+    def interval(
+        self, level: float = 0.95, draws: int = 1000, generator: torch.Generator | None = None
+    ) -> tuple[float, float]:
+        """Interval of the calibration error, with normal noise of the resampled nodes' covariance."""
+        rel, N = self.reliability, self.nodes
+        noise = normal_noise(rel.gap, rel.square / N, N, draws, seeded(generator))
+        return interval_of(rel.gap, noise, level)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of the metrics by name."""
+        names = (
+            "nodes accuracy ece ece_debiased ece_floor mce overconfidence underconfidence classwise_ece top_label_ece"
+        )
+        return {n: getattr(self, n) for n in f"{names} smooth_ece kde_ece nll brier auroc aurc".split()}

@@ -1,0 +1,121 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const NS = "http://www.w3.org/2000/svg";
+  const pick = id => document.getElementById(id);
+  const pct = (v, digits = 1) => v === null || v === undefined ? "–" : (100 * v).toFixed(digits);
+
+  function add(parent, name, attributes, text) {
+    const node = document.createElementNS(NS, name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    if (text !== undefined) node.textContent = text;
+    parent.appendChild(node);
+    return node;
+  }
+
+  const W = 420, H = 400, L = 44, R = 12, T = 12, B = 44;       // the frame of a diagram
+  const X = v => L + v * (W - L - R), Y = v => H - B - v * (H - T - B);
+
+  function frame(svg, height, yTitle, y, ticks) {
+    for (const t of ticks) {
+      add(svg, "line", { class: "grid", x1: L, x2: W - R, y1: y(t), y2: y(t) });
+      add(svg, "text", { x: L - 6, y: y(t) + 4, "text-anchor": "end" }, Math.round(100 * t));
+    }
+    for (const t of [0, .2, .4, .6, .8, 1]) add(svg, "text", { x: X(t), y: height - B + 18, "text-anchor": "middle" }, Math.round(100 * t));
+    add(svg, "line", { class: "axis", x1: L, x2: W - R, y1: height - B, y2: height - B });
+    add(svg, "text", { x: (L + W - R) / 2, y: height - 6, "text-anchor": "middle" }, "confidence, %");
+    add(svg, "text", { x: 12, y: (height - B + T) / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${(height - B + T) / 2})` }, yTitle);
+  }
+
+  function diagram(holder, bins, label) {
+    const svg = document.createElementNS(NS, "svg");
+    svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
+    svg.setAttribute("role", "img");
+    svg.setAttribute("aria-label", `${label}: ${said(bins)}`);
+    frame(svg, H, "accuracy, %", Y, [0, .2, .4, .6, .8, 1]);
+    const most = Math.max(...bins.count);
+    bins.count.forEach((n, b) => {
+      if (!n) return;
+      const [lo, hi] = [bins.edges[b], bins.edges[b + 1]];
+      add(svg, "rect", { class: "band", x: X(lo), width: X(hi) - X(lo), y: Y(bins.band[1][b]), height: Math.max(0, Y(bins.band[0][b]) - Y(bins.band[1][b])) });
+    });
+    add(svg, "line", { class: "diagonal", x1: X(0), y1: Y(0), x2: X(1), y2: Y(1) });
+    bins.count.forEach((n, b) => {
+      if (!n) return;
+      const c = bins.conf[b], a = bins.accuracy[b], side = a >= c ? "under" : "over";
+      add(svg, "line", { class: "whisk", x1: X(c), x2: X(c), y1: Y(bins.interval[0][b]), y2: Y(bins.interval[1][b]) });
+      add(svg, "line", { class: `gap ${side}`, x1: X(c), x2: X(c), y1: Y(c), y2: Y(a) });
+      const dot = add(svg, "circle", { class: side, cx: X(c), cy: Y(a), r: 3 + 7 * Math.sqrt(n / most) });
+      add(dot, "title", {}, `${pct(bins.edges[b], 0)}–${pct(bins.edges[b + 1], 0)} %: says ${pct(c)} %, right ${pct(a)} %, ${Math.round(n)} nodes`);
+    });
+    holder.replaceChildren(svg);
+  }
+
+  function histogram(holder, h, label) {
+    const height = 150, svg = document.createElementNS(NS, "svg");
+    svg.setAttribute("viewBox", `0 0 ${W} ${height}`);
+    svg.setAttribute("role", "img");
+    const top = Math.max(...h.right.map((r, b) => r + h.wrong[b])), y = v => height - B - v / top * (height - T - B);
+    const wrong = h.wrong.reduce((s, v) => s + v, 0);
+    svg.setAttribute("aria-label", `${label}: confidences of right and wrong predictions; ${pct(wrong)} percent are wrong`);
+    frame(svg, height, "nodes, %", y, [0, top]);
+    h.right.forEach((r, b) => {
+      const x = X(h.edges[b]) + 1, width = X(h.edges[b + 1]) - X(h.edges[b]) - 2, w = h.wrong[b];
+      add(svg, "rect", { class: "wrong", x, width, y: y(w), height: height - B - y(w) });
+      add(svg, "rect", { class: "right", x, width, y: y(w + r), height: y(w) - y(w + r) });
+    });
+    holder.replaceChildren(svg);
+  }
+
+  const said = bins => `calibration error ${pct(bins.ece)} percent, floor ${pct(bins.floor)} percent, ${bins.convention}`;
+
+  function show(figure, name, binning) {
+    const m = data.methods[name], bins = m.binnings[binning], label = data.labels[name];
+    const small = document.createElement("small");
+    small.textContent = `ECE ${pct(bins.ece)} % · floor ${pct(bins.floor)} % · debiased ${pct(bins.debiased)} %`;
+    figure.querySelector("figcaption").replaceChildren(label, small);
+    diagram(figure.querySelector(".plot"), bins, label);
+    histogram(figure.querySelector(".hist"), m.histogram, label);
+  }
+
+  function numbers(name, binning) {
+    const bins = data.methods[name].binnings[binning], table = document.createElement("table");
+    const line = (tag, values) => {
+      const tr = document.createElement("tr");
+      values.forEach((v, i) => { const td = document.createElement(tag); if (i) td.className = "number"; td.textContent = v; tr.appendChild(td); });
+      table.appendChild(tr);
+    };
+    line("th", ["Bin, %", "Nodes", "Confidence, %", "Accuracy, %", "95 % interval of the bin", "Calibrated model: 95 %"]);
+    bins.count.forEach((n, b) => n && line("td", [`(${pct(bins.edges[b], 0)}, ${pct(bins.edges[b + 1], 0)}]`, n.toFixed(n % 1 ? 1 : 0), pct(bins.conf[b]), pct(bins.accuracy[b]),
+      `${pct(bins.interval[0][b])}–${pct(bins.interval[1][b])}`, `${pct(bins.band[0][b])}–${pct(bins.band[1][b])}`]));
+    pick("numbers").replaceChildren(table);
+  }
+
+  function update() {
+    const name = pick("method").value, binning = pick("binning").value;
+    show(pick("before"), data.before, binning);
+    show(pick("after"), name, binning);
+    numbers(name, binning);
+    pick("spoken").textContent = `${data.labels[name]}: ${said(data.methods[name].binnings[binning])}`;
+    for (const row of document.querySelectorAll("#methods tbody tr")) row.classList.toggle("chosen", row.dataset.method === name);
+  }
+
+  function sortable(table) {
+    const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
+    heads.forEach((head, column) => head.querySelector("button")?.addEventListener("click", event => {
+      const down = head.getAttribute("aria-sort") === "ascending", number = event.currentTarget.dataset.kind === "number";
+      const value = row => { const c = row.cells[column]; return number ? (c.dataset.value === "" ? Infinity : Number(c.dataset.value)) : c.textContent.trim().toLowerCase(); };
+      const sorted = [...body.rows].sort((a, b) => { const [x, y] = [value(a), value(b)]; return (x < y ? -1 : x > y ? 1 : 0) * (down ? -1 : 1); });
+      heads.forEach(h => h.hasAttribute("aria-sort") && h.setAttribute("aria-sort", "none"));
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      body.append(...sorted);
+    }));
+  }
+
+  for (const table of document.querySelectorAll("table")) if (table.tHead) sortable(table);
+  if (pick("method")) {
+    pick("method").addEventListener("change", update);
+    pick("binning").addEventListener("change", update);
+    update();
+  }
+})();

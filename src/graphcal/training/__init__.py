@@ -1,0 +1,21 @@
+"""Training many replicas of a backbone as one (`train`, `train_replicas`), and the lever for other people's loops."""
+
+from graphcal.training.groups import param_groups
+from graphcal.training.loop import train, train_replicas
+from graphcal.training.recipes import RECIPES, Preset, preset, recipe
+from graphcal.training.replicas import History, Replica, Run
+from graphcal.training.settings import Training
+
+__all__ = [
+    "RECIPES",
+    "History",
+    "Preset",
+    "Replica",
+    "Run",
+    "Training",
+    "param_groups",
+    "preset",
+    "recipe",
+    "train",
+    "train_replicas",
+]

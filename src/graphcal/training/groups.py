@@ -1,0 +1,48 @@
+"""SCAR's class-centroid-level lever for people with their own model and loop.
+
+    optimizer = torch.optim.Adam(graphcal.param_groups(model, 5e-4, 1e-4), lr=0.01)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+
+def param_groups(
+    model: nn.Module, weight_decay: float, final_weight_decay: float, final: str | nn.Module | None = None
+) -> list[dict[str, Any]]:
+    """Two optimiser groups: everything else with ``weight_decay``, the final layer with ``final_weight_decay``.
+
+    The final layer is ``final`` (a module or its dotted name), else the attribute ``head``, else the last module with a weight.
+    """
+    last = _final_module(model, final)
+    own = {id(p) for p in last.parameters()}
+    rest = [p for p in model.parameters() if id(p) not in own]
+    return [
+        {"params": rest, "weight_decay": weight_decay},
+        {"params": list(last.parameters()), "weight_decay": final_weight_decay},
+    ]
+
+
+def _final_module(model: nn.Module, final: str | nn.Module | None) -> nn.Module:
+    names = {name: module for name, module in model.named_modules() if name}
+    if isinstance(final, str):
+        if final not in names:
+            raise ValueError(f"final={final!r} is not a module of {type(model).__name__}; it has {', '.join(names)}")
+        return names[final]
+    if final is not None:
+        if all(final is not module for module in names.values()):
+            raise ValueError(f"final={type(final).__name__} is not a module of {type(model).__name__}")
+        return final
+    if isinstance(getattr(model, "head", None), nn.Module):
+        return model.head  # type: ignore[return-value]
+    # A convolution keeps its weight in a Linear inside it: the outermost module that holds the last weight is the layer.
+    weighted = [name for name, module in names.items() if getattr(module, "weight", None) is not None]
+    if not weighted:
+        raise ValueError(f"{type(model).__name__} has no module with a weight; name the final layer with final=")
+    name = weighted[-1]
+    outer = name.rpartition(".")[0]
+    holds_own = outer in names and any(True for _ in names[outer].parameters(recurse=False))
+    return names[outer] if holds_own else names[name]

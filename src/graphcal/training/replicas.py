@@ -1,0 +1,70 @@
+"""What one replica of a training is, and what comes out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from graphcal.core import Outputs, check_mask
+from graphcal.training.settings import Training
+
+
+@dataclass(frozen=True, eq=False)
+class Replica:
+    """One run among many: its seed, and where it differs from the common `Training` and from the graph's own masks."""
+
+    seed: int
+    final_weight_decay: float | None = None  # None: the training's
+    weight_decay: float | None = None  # None: the training's
+    train_mask: Tensor | None = None  # (N,) None: the graph's
+    val_mask: Tensor | None = None  # (N,) None: the graph's
+
+    def decays(self, training: Training) -> tuple[float, float]:
+        """(decay of all layers but the last, decay of the last)"""
+        decay = training.weight_decay if self.weight_decay is None else self.weight_decay
+        for final in (self.final_weight_decay, training.final_weight_decay):
+            if final is not None:
+                return decay, final
+        return decay, decay
+
+    def masks(self, data: Data) -> tuple[Tensor, Tensor]:
+        """(training nodes, validation nodes), checked"""
+        chosen = []
+        for name in ("train_mask", "val_mask"):
+            mask = getattr(self, name) if getattr(self, name) is not None else data.get(name)
+            if mask is None:
+                raise ValueError(f"the graph has no {name}: give it one, as a boolean tensor with one entry a node")
+            chosen.append(check_mask(mask, int(data.num_nodes), name))
+        train, val = chosen
+        if (train & val).any():
+            raise ValueError(
+                f"train_mask and val_mask share {int((train & val).sum())} nodes (first: node {int((train & val).nonzero()[0])}): "
+                "early stopping needs nodes the model is not trained on"
+            )
+        return train, val
+
+
+@dataclass
+class History:
+    """What happened, epoch by epoch, until the replica stopped."""
+
+    train_loss: list[float] = field(default_factory=list)
+    val_loss: list[float] = field(default_factory=list)
+    best_epoch: int = -1  # counted from 0; the state after this epoch is the one returned
+
+    @property
+    def epochs(self) -> int:
+        return len(self.val_loss)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One trained replica."""
+
+    seed: int
+    outputs: Outputs
+    model: nn.Module  # model(x, edge_index) -> logits (N, C), on any graph
+    history: History
+

