@@ -39,10 +39,8 @@ def measured(job: str, given: argparse.Namespace) -> None:
     from graphcal import datasets
 
     started = time.perf_counter()
-    if job == "read":
-        data = datasets.read(given.folder)
-    else:
-        data = datasets.synthetic(given.nodes, degree=2 * given.edges / given.nodes)
+    degree = 2 * given.edges / given.nodes
+    data = datasets.read(given.folder) if job == "read" else datasets.synthetic(given.nodes, degree=degree)
     seconds = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     size = f"{data.y.shape[0]:,} nodes, {data.edge_index.shape[1]:,} directed edges"

@@ -64,7 +64,9 @@ def test_matplotlib_is_known_only_to_the_drawing_modules():
 
 
 def test_importing_the_command_line_does_not_import_torch():
-    code = "import sys, graphcal.cli; sys.exit(any(m in sys.modules for m in ('torch', 'matplotlib', 'scipy', 'sklearn')))"
+    code = (
+        "import sys, graphcal.cli; sys.exit(any(m in sys.modules for m in ('torch', 'matplotlib', 'scipy', 'sklearn')))"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from graphcal.observe import observe
     from graphcal.persist import restore, save
     from graphcal.training import Run, Training, param_groups, train
+    from graphcal.tuning import tune_decay
 
 _WHERE = {
     "BACKBONES": "backbones",
@@ -46,6 +47,7 @@ _WHERE = {
     "structure": "graphs",
     "synthetic": "datasets",
     "train": "training",
+    "tune_decay": "tuning",
 }
 
 __all__ = [*sorted(_WHERE), "__version__"]

@@ -135,6 +135,7 @@ def _calibrate_and_measure(
     blind = blinded(data)
     test, y = data.test_mask, data.y[data.test_mask]
     methods: dict[str, Any] = {}
+    before: list[Tensor] = []  # the uncalibrated model comes first
     for name, chosen in recipes.items():
         scores: dict[str, list[float]] = {metric: [] for metric in METRICS}
         seconds: list[float] = []
@@ -150,7 +151,8 @@ def _calibrate_and_measure(
             after.append(log_probs)
             for metric, value in measured(log_probs[test], y, bins).items():
                 scores[metric].append(value)
-        drawn = report_data(after, data.y, test, bins)
+        before = before or after
+        drawn = report_data(after, data.y, test, bins, graph=data, before=before)
         methods[name] = {
             **{metric: spread(values) for metric, values in scores.items()},
             "ece_interval": drawn["ece_interval"],

@@ -98,11 +98,13 @@ def _final_layer(
     final: str | nn.Module | None,
     logits: Tensor,
     calls: dict[nn.Module, tuple[Call, Any]],
-) -> Seen:
+) -> Seen | tuple[None, None]:
     own = getattr(model, "final_representation", None)
     if own is not None and final is None:
-        hidden, layer = own(data.x, data.edge_index)
-        return _proved(hidden.detach(), layer, logits, type(model).__name__)
+        seen = own(data.x, data.edge_index)
+        if seen is None:  # the model itself says that its output is not linear in a last layer
+            return None, None
+        return _proved(seen[0].detach(), seen[1], logits, type(model).__name__)
     if final is not None:
         module = model.get_submodule(final) if isinstance(final, str) else final
         if module not in calls:

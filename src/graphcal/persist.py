@@ -2,7 +2,7 @@
 
 The file holds the calibration's tensors; its metadata entry ``graphcal`` holds
 
-    {"format": 1, "class": "Temperature", "version": "0.1.0", "classes": 7, "settings": {...}, "parts": {...}}
+    {"format": 1, "class": "Temperature", "version": "0.1.0", "classes": 7, "settings": {...}, "tensors": [...], "parts": {...}}
 
 ``parts`` describes calibrations inside the calibration, in the same form; their tensors carry the part's name as a prefix. A
 class is looked up among the known calibrations, never imported by a name from the file.
@@ -14,6 +14,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,7 @@ def _described(calibration: Calibration) -> dict[str, Any]:
         "class": key_of(type(calibration)),
         "classes": classes,
         "settings": calibration.settings,
+        "tensors": [name for name, _ in calibration.named_buffers(recurse=False)],
         "parts": parts,
     }
 
@@ -103,17 +105,20 @@ def _parts(calibration: Calibration) -> Iterator[tuple[str, Calibration]]:
 
 
 def _built(header: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> Calibration:
-    known = calibration_classes()
+    known = calibration_classes(header.get("class"))
     if header.get("class") not in known:
         raise ValueError(
             f"{path} holds a {header.get('class')!r}, which is not known here; known: {', '.join(sorted(known))}. A calibrator "
             "from another package must be installed (or imported) first"
         )
+    missing = [name for name in header["tensors"] if name not in tensors]
+    if missing:
+        raise ValueError(f"{path} is damaged: the header announces tensors that are not there: {', '.join(missing)}")
+    own = {name: tensors[name] for name in header["tensors"]}
     parts: dict[str, Calibration] = {}
-    own = dict(tensors)
     for name, described in header["parts"].items():
         prefix = f"{name}."
-        inner = {key[len(prefix) :]: own.pop(key) for key in list(own) if key.startswith(prefix)}
+        inner = {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}
         parts[name] = _built(described, inner, path)
     return known[header["class"]](**own, **parts, **header["settings"])
 
@@ -124,12 +129,20 @@ def key_of(cls: type[Calibration]) -> str:
     return cls.__name__ if ours else f"{cls.__module__}:{cls.__qualname__}"
 
 
-def calibration_classes() -> dict[str, type[Calibration]]:
-    """Every calibration class that is loaded, by its key; ours and installed plug-ins are loaded here."""
-    import graphcal.calibrators
+def calibration_classes(wanted: str | None = None) -> dict[str, type[Calibration]]:
+    """Every calibration class that is loaded, by its key. Installed plug-ins are loaded when ``wanted`` is not among ours."""
+    import graphcal.calibrators as ours
 
-    dict(graphcal.calibrators.CALIBRATORS)  # looks plug-ins up
-    known, queue = {}, [Calibration]
+    if wanted is not None and wanted not in _loaded():
+        for name in ours.CALIBRATORS:
+            with suppress(Exception):  # a broken plug-in is no reason to refuse the calibration of another one
+                ours.CALIBRATORS[name]
+    return _loaded()
+
+
+def _loaded() -> dict[str, type[Calibration]]:
+    known: dict[str, type[Calibration]] = {}
+    queue: list[type[Calibration]] = [Calibration]
     while queue:
         for cls in queue.pop().__subclasses__():
             known[key_of(cls)] = cls

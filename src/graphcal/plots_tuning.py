@@ -11,7 +11,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CONF, ACCURACY, INK = "#0072b2", "#c44d00", "#5b636b"
-PLACES = {"final": (CONF, "o"), "global": (ACCURACY, "s"), "others": (INK, "^")}  # colour, marker
+PLACES = {  # colour, marker, words
+    "final": (CONF, "o", "final layer"),
+    "global": (ACCURACY, "s", "all layers"),
+    "others": (INK, "^", "all but the final layer"),
+}
 
 
 def draw_decay_curve(search: DecaySearch, ax: Axes) -> None:
@@ -38,21 +42,22 @@ def draw_decay_sweep(rows: Sequence[dict[str, Any]], ax: Axes, measure: str = "e
         raise ValueError(
             f"measure={measure!r} is not in the rows; they have {', '.join(rows[0]) if rows else 'nothing'}"
         )
+    scale = 1 if measure == "nll" else 100
     for place in dict.fromkeys(row["which"] for row in rows):
         own = sorted((row for row in rows if row["which"] == place and row["decay"] > 0), key=lambda row: row["decay"])
-        colour, marker = PLACES[place]
+        colour, marker, words = PLACES[place]
         ax.errorbar(
             [row["decay"] for row in own],
-            [100 * row[measure] for row in own],
-            yerr=[100 * row.get(f"{measure}_sd", 0.0) for row in own],
+            [scale * row[measure] for row in own],
+            yerr=[scale * row.get(f"{measure}_sd", 0.0) for row in own],
             color=colour,
             marker=marker,
             capsize=2,
-            label=f"{place} decay",
+            label=words,
         )
     ax.set_xscale("log")
     ax.set_xlabel("weight decay")
-    ax.set_ylabel(f"{measure} %")
+    ax.set_ylabel("NLL" if measure == "nll" else f"{measure.upper() if measure == 'ece' else measure} %")
     ax.legend(frameon=False, fontsize=8)
     ax.spines[["top", "right"]].set_visible(False)
 

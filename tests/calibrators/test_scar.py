@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from conftest import random_graph
-from graphcal import SCAR, Outputs, structure
+from graphcal import SCAR, Outputs, TemperatureScaling, structure
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ def test_leave_one_out_is_close_to_leaving_one_out(graph):
     terms = torch.stack([z, out.final.gram.T[out.pred[index]]], -1)
     base, ridge = torch.zeros_like(z), torch.tensor([0.01, 0.02], dtype=torch.double)
     theta = fit_linear(base, terms, y, ridge)
-    quick = leave_one_out_logits(base, terms, y, theta, ridge)
+    quick = leave_one_out_logits(base, terms, torch.nn.functional.one_hot(y, 4).double(), theta, ridge)
     literal = torch.empty_like(z)
     for i in range(len(index)):
         rest = torch.arange(len(index)) != i
@@ -286,3 +286,13 @@ def test_leave_one_out_is_close_to_leaving_one_out(graph):
 def test_settings_that_contradict_each_other_are_refused(wrong, words):
     with pytest.raises(ValueError, match=words):
         SCAR(**wrong)
+
+
+@pytest.mark.parametrize("recipe", [SCAR(), SCAR(graph=False), SCAR(temperature=True), TemperatureScaling()], ids=repr)
+def test_a_model_that_is_right_on_every_fitting_node_does_not_become_certain(graph, recipe):
+    out = model_outputs(graph, noise=0.3)
+    right = graph.val_mask & (out.pred == graph.y)
+    fitted = recipe.fit(out, right)
+    confidence = fitted(out)[right].exp().max(-1).values
+    before = out.logits[right].softmax(-1).max(-1).values
+    assert 0.2 < float((1 - confidence).sum()) <= float((1 - before).sum())  # without smoothed targets: nothing

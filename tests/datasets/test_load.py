@@ -100,6 +100,8 @@ def test_every_graph_loads_under_every_protocol_that_fits(shared_data: Path, nam
     if not (shared_data / f"{name}.npz").exists():
         pytest.skip(f"{name} is not in the data folder")
     protocols = [key for key, protocol in PROTOCOLS.items() if name in protocol.fits]
+    if name == "physics":  # 1 GB of dense features each time
+        protocols = ["gats"]
     assert NAMES[name].content == digest(load_npz(shared_data / f"{name}.npz"))
     for protocol in protocols:
         data = load(name, protocol)

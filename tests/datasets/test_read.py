@@ -55,7 +55,7 @@ def test_tables(tmp_path: Path, kind: str) -> None:
     assert data.val_mask.nonzero().flatten().tolist() == [2, 3, 6]
     assert data.test_mask.nonzero().flatten().tolist() == [4, 5]
     assert (data.classes, data.name, data.protocol) == (2, "mine", "as given in the file")
-    assert data.notes == ["1 self loops dropped", "4 of 6 edges had one direction only; both are kept now"]
+    assert data.notes == ["1 self loops dropped", "2 of 6 edges had one direction only; both are kept now"]
 
 
 def test_columns_by_any_name_and_delimiter(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_columns_by_any_name_and_delimiter(tmp_path: Path) -> None:
     )
     assert data.edge_index.tolist() == EDGES
     assert data.x.tolist() == [[0.5]] * 8
-    assert "edges.csv: columns not used: weight" in data.notes
+    assert data.notes[:2] == ["nodes.csv: columns not used: age", "edges.csv: columns not used: weight"]
 
 
 def test_number_ids_and_labels(tmp_path: Path) -> None:
@@ -202,7 +202,10 @@ def faults() -> dict[str, tuple[Change, str]]:
         "not a number": (put(0, "size", 3, float("nan")), r"column 'size', row 3: nan is not a finite feature"),
         "infinite": (put(0, "size", 8, float("-inf")), r"column 'size', row 8: -inf is not a finite feature"),
         "missing feature": (put(0, "age", 2, None), r"column 'age', row 2: the feature is missing"),
-        "text feature": (all_of(0, "age", list("12345x78")), r"column 'age': features are numbers, but .* has"),
+        "text feature": (
+            all_of(0, "age", list("12345x78")),
+            r"column 'age', row \d: features are numbers, but here is",
+        ),
         "no label in training": (put(0, "label", 2, None), r"column 'label': row 2 is in 'train' but has no label"),
         "no label in test": (put(0, "split", 8, "test"), r"column 'label': row 8 is in 'test' but has no label"),
         "class not in training": (put(0, "split", 2, "test"), r"no training node has the label 'blue'"),
@@ -231,7 +234,7 @@ def test_text_in_one_csv_cell(tmp_path: Path) -> None:
     folder = write(tmp_path, *tables(), "csv")
     text = (folder / "nodes.csv").read_text().replace(",7,", ",seven,")
     (folder / "nodes.csv").write_text(text)
-    with pytest.raises(ValueError, match=r"nodes\.csv, column 'age', row 7: features are numbers, .* 'seven'"):
+    with pytest.raises(ValueError, match=r"nodes\.csv, column 'age', row 7: features are numbers, but here is 'seven'"):
         read(folder)
 
 
@@ -330,9 +333,9 @@ def test_a_large_graph_is_read_in_seconds(tmp_path: Path) -> None:
     nodes |= {f"f{k}": rng.random(100_000, dtype=np.float32) for k in range(8)}
     ends = {key: rng.integers(100_000, size=1_000_000) for key in ("source", "target")}
     folder = write(tmp_path, nodes, ends, "parquet")
-    started = time.perf_counter()
+    started = time.process_time()  # of this process: other work on the machine does not count
     data = read(folder)
-    assert time.perf_counter() - started < 6
+    assert time.process_time() - started < 6
     keys = np.unique(
         np.concatenate([ends["source"] * 100_000 + ends["target"], ends["target"] * 100_000 + ends["source"]])
     )

@@ -5,11 +5,31 @@
 
 from __future__ import annotations
 
+from graphcal.backbones.appnp import APPNP
+from graphcal.backbones.fagcn import FAGCN
+from graphcal.backbones.gat import GAT
+from graphcal.backbones.gat_cagcn import GATofCaGCN
 from graphcal.backbones.gcn import GCN
+from graphcal.backbones.gcnii import GCNII
+from graphcal.backbones.jknet import JKNet
+from graphcal.backbones.mlp import MLP
+from graphcal.backbones.sage import GraphSAGE
+from graphcal.backbones.sgc import SGC
 from graphcal.backbones.shape import Replicas, Shape, Spec
 from graphcal.backbones.single import SingleModel
 
-BACKBONES: dict[str, type[Spec]] = {"gcn": GCN}
+BACKBONES: dict[str, type[Spec]] = {
+    "gcn": GCN,
+    "gat": GAT,
+    "gat-cagcn": GATofCaGCN,
+    "gcnii": GCNII,
+    "fagcn": FAGCN,
+    "sage": GraphSAGE,
+    "appnp": APPNP,
+    "sgc": SGC,
+    "mlp": MLP,
+    "jknet": JKNet,
+}
 
 
 def backbone_of(backbone: str | Spec) -> Spec:
@@ -27,4 +47,22 @@ def name_of(spec: Spec) -> str:
     return names[0] if names else type(spec).__name__
 
 
-__all__ = ["BACKBONES", "GCN", "Replicas", "Shape", "SingleModel", "Spec", "backbone_of", "name_of"]
+__all__ = [
+    "APPNP",
+    "BACKBONES",
+    "FAGCN",
+    "GAT",
+    "GCN",
+    "GCNII",
+    "MLP",
+    "SGC",
+    "GATofCaGCN",
+    "GraphSAGE",
+    "JKNet",
+    "Replicas",
+    "Shape",
+    "SingleModel",
+    "Spec",
+    "backbone_of",
+    "name_of",
+]

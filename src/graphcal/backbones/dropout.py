@@ -53,10 +53,13 @@ def kept_bytes(words: Tensor, threshold: int) -> Tensor:
     """For every byte of the words: 1 where byte >= threshold, else 0. Eight bytes at a time, without a slow compare."""
     low = words & _SEVENS
     if threshold <= 128:  # the high bit alone is enough, or low >= threshold
-        high = words | (low + (128 - threshold) * _ONES)
-    else:  # the high bit is needed, and low >= threshold - 128
-        high = words & (low + (256 - threshold) * _ONES)
-    return ((high >> 7) & _ONES).view(torch.uint8)
+        return _high_bits(words | (low + (128 - threshold) * _ONES))
+    return _high_bits(words & (low + (256 - threshold) * _ONES))  # the high bit is needed, and low >= threshold - 128
+
+
+def _high_bits(words: Tensor) -> Tensor:
+    """(..., w) -> (..., 8 w)"""
+    return ((words >> 7) & _ONES).view(torch.uint8)
 
 
 @dataclass(frozen=True)
@@ -93,22 +96,21 @@ class _ReluDropout(torch.autograd.Function):
     """relu(z + b) * mask in one node: where the result is positive, the gradient passes times the scale."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, bias: Tensor, mask: Tensor, scale: float) -> Tensor:
-        h = (z + bias).relu_().mul_(mask)
+    def forward(ctx: Any, z: Tensor, bias: Tensor | None, mask: Tensor, scale: float) -> Tensor:
+        h = (z.relu() if bias is None else (z + bias).relu_()).mul_(mask)
         ctx.save_for_backward(h)
-        ctx.scale = scale
+        ctx.scale, ctx.biased = scale, bias is not None
         return h
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:  # type: ignore[override]
         (h,) = ctx.saved_tensors
         back = torch.ops.aten.threshold_backward(grad, h, 0).mul_(ctx.scale)
-        return back, back.sum(1, keepdim=True), None, None
+        return back, back.sum(1, keepdim=True) if ctx.biased else None, None, None
 
 
-def relu_dropout(z: Tensor, bias: Tensor, drop: Dropout | None, nodes: Tensor, p: float, layer: int) -> Tensor:
+def relu_dropout(z: Tensor, bias: Tensor | None, drop: Dropout | None, nodes: Tensor, p: float, layer: int) -> Tensor:
     """dropout(relu(z + bias)): (R, n, H)"""
     if drop is None or p == 0:
-        return (z + bias).relu()
-    mask = drop.mask(nodes, z.shape[-1], p, layer)
-    return _ReluDropout.apply(z, bias, mask, 256 / (256 - round(256 * p)))
+        return z.relu() if bias is None else (z + bias).relu_()
+    return _ReluDropout.apply(z, bias, drop.mask(nodes, z.shape[-1], p, layer), 256 / (256 - round(256 * p)))

@@ -8,6 +8,7 @@ An entry's random byte is found by its place in the whole matrix, so it does not
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,15 @@ class Features:
     def transpose_times(self, grad: Tensor) -> Tensor:
         """(F, n) @ (R, n, H) -> (R, F, H), without gradient"""
         return bags(self.sparse.transpose, grad) if self.dense is None else self.dense.T @ grad
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """The matrix as a plain tensor."""  # (n, F)
+        if self.dense is not None:
+            return self.dense
+        plain = torch.zeros(self.shape, device=self._device)
+        plain[self.sparse.rows, self.sparse.cols] = self.sparse.values
+        return plain
 
     def dropped(self, drop: Dropout, p: float) -> Tensor:
         """The entries after dropout, each replica's own."""  # (R, nnz)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -142,7 +143,6 @@ def whole(graph: Graph, depth: int, asked: np.ndarray | None = None) -> Field:
     """The field of a pass over the whole graph, with the outputs of the nodes ``asked`` for (None: of all)."""
     everything = np.arange(graph.x.shape[0])
     hop = Sparse.from_scipy(graph.operator, graph.device)
-    hop.entries = torch.arange(hop.nnz, device=graph.device)
     nodes = torch.from_numpy(everything).to(graph.device)
     return Field(
         nodes=[nodes] * (depth + 1),
@@ -186,13 +186,15 @@ def fields(graph: Graph, train: np.ndarray, stop: np.ndarray, depth: int) -> tup
 
 
 def _cut(graph: Graph, levels: list[np.ndarray]) -> Field:
-    hops = [graph.operator[above][:, below] for below, above in zip(levels, levels[1:])]
-    numbered = sp.csr_matrix((np.arange(graph.operator.nnz), graph.operator.indices, graph.operator.indptr), graph.operator.shape)
+    hops = [graph.operator[above][:, below] for below, above in pairwise(levels)]
+    numbered = sp.csr_matrix(
+        (np.arange(graph.operator.nnz), graph.operator.indices, graph.operator.indptr), graph.operator.shape
+    )
     made = Field(
         nodes=[torch.from_numpy(level).to(graph.device) for level in levels],
         hops=[Sparse.from_scipy(hop, graph.device) for hop in hops],
         x=Features(graph.x, levels[0], graph.device),
-        own=[_positions(above, below, graph) for below, above in zip(levels, levels[1:])],
+        own=[_positions(above, below, graph) for below, above in pairwise(levels)],
         input_dropout=graph.input_dropout,
     )
     for hop, below, above in zip(made.hops, levels, levels[1:]):

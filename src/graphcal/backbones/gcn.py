@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import scipy.sparse as sp
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphcal.backbones.dropout import Dropout, relu_dropout
 from graphcal.backbones.fields import Field
-from graphcal.backbones.layers import Linear
+from graphcal.backbones.layers import Linear, Linears
 from graphcal.backbones.operators import symmetric
 from graphcal.backbones.shape import Replicas, Shape
 from graphcal.core import FinalLayer
@@ -46,22 +47,22 @@ class GCNReplicas(Replicas):
             raise ValueError(f"a GCN has at least 2 layers; got layers={spec.layers} (one layer is sgc with hops=1)")
         self.shape, self.depth = shape, spec.layers
         widths = [shape.features] + [shape.hidden] * (spec.layers - 1)
-        self.convs = nn.ModuleList(Linear(i, o, generators, shape.init) for i, o in zip(widths, widths[1:]))
+        self.convs = Linears(Linear(i, o, generators, shape.init) for i, o in pairwise(widths))
         self.head = Linear(widths[-1], shape.classes, generators, shape.init)
 
     def hidden(self, field: Field, drop: Dropout | None) -> Tensor:
         """The last hidden layer, before its propagation."""  # (R, n, H)
-        h = field.x  # replaced at once: the first layer reads the input
+        h = torch.empty(0)
         for k, conv in enumerate(self.convs):
             z = field.propagate(conv.weight, drop) if k == 0 else field.hops[k] @ (h @ conv.weight)
             h = relu_dropout(z, conv.bias, drop, field.nodes[k + 1], self.shape.dropout, layer=k + 1)
         return h
 
     def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
-        return field.hops[-1] @ (self.hidden(field, drop) @ self.head.weight) + self.head.bias
+        return field.keep_asked(field.hops[-1] @ (self.hidden(field, drop) @ self.head.weight)) + self.head.bias
 
     def representation(self, field: Field, drop: Dropout | None = None) -> Tensor:
-        return field.hops[-1] @ self.hidden(field, drop)
+        return field.keep_asked(field.hops[-1] @ self.hidden(field, drop))
 
     def final(self, replica: int) -> FinalLayer:
         return self.head.final(replica)

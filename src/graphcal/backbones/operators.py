@@ -1,9 +1,10 @@
 """What a node reads from its neighbours: the propagation matrices of the backbones, from the plain 0/1 adjacency A.
 
-    symmetric  D^-1/2 (A + I) D^-1/2, D the degrees of A + I     GCN, GCNII, APPNP, SGC, JK-Net, GPN
-    mean       D^-1 A                                            GraphSAGE
-    looped     A + I                                             GAT
-    signed     D^-1/2 A D^-1/2, degrees at least 1               FAGCN
+symmetric  D^-1/2 (A + I) D^-1/2, D the degrees of A + I     GCN, GCNII, APPNP, SGC, JK-Net, GPN
+mean       D^-1 A                                            GraphSAGE
+looped     A + I                                             GAT
+signed     D^-1/2 A D^-1/2, degrees at least 1               FAGCN
+nothing    0                                                 MLP
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ def mean(edges: sp.csr_matrix) -> sp.csr_matrix:
 def signed(edges: sp.csr_matrix) -> sp.csr_matrix:
     scale = 1 / np.sqrt(np.maximum(_degrees(edges), 1))
     return _scaled(scale, edges, scale)
+
+
+def nothing(edges: sp.csr_matrix) -> sp.csr_matrix:
+    return sp.csr_matrix(edges.shape, dtype=np.float32)
 
 
 def _degrees(matrix: sp.csr_matrix) -> np.ndarray:

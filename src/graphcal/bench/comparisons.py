@@ -6,8 +6,7 @@ training sets of the runs overlap,
 
     t = mean(d) / sqrt((1/R + n_test/n_train) var(d)),     R - 1 degrees of freedom, d the runs' differences.
 
-Over many rows (Demšar 2006): mean ranks, Friedman's test, and the critical difference of Nemenyi's test,
-CD = q_{0.05} sqrt(k (k + 1) / (6 N)) for k methods on N rows.
+Over many rows: mean ranks and their critical difference (`graphcal.plots_ranks`, Demšar 2006).
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from scipy import stats
 
 from graphcal.bench.records import Record, Store
 from graphcal.metrics.compare import METRICS, compare, holm
+from graphcal.plots_ranks import Ranks, ranks
 
 LEVEL = 0.05
 HIGHER_IS_BETTER = ("accuracy",)
@@ -82,25 +82,9 @@ def best_of(keys: Mapping[str, Sequence[str]], store: Store, metric: str) -> tup
     return best, against(best, keys, store, metric)
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """Mean ranks of k methods over N rows; 1 is best."""
-
-    mean: Mapping[str, float]
-    rows: int
-    critical_difference: float
-    p: float  # Friedman: all methods equal
-
-
 def ranks_of(table: Sequence[Mapping[str, float]], metric: str) -> Ranks | None:
-    """Ranks over the rows, each a value for every method; None where there are fewer than three methods or two rows."""
+    """Mean ranks over the rows, each a value for every method; None for fewer than three methods or two rows."""
     if len(table) < 2 or len(table[0]) < 3:
         return None
-    methods = list(table[0])
     sign = -1 if metric in HIGHER_IS_BETTER else 1
-    values = np.array([[sign * row[m] for m in methods] for row in table])  # (N, k)
-    ranks = stats.rankdata(values, axis=1)
-    N, k = ranks.shape
-    q = stats.studentized_range.ppf(1 - LEVEL, k, np.inf) / np.sqrt(2)
-    p = stats.friedmanchisquare(*values.T).pvalue
-    return Ranks(dict(zip(methods, ranks.mean(0).tolist())), N, float(q * np.sqrt(k * (k + 1) / (6 * N))), float(p))
+    return ranks({method: [sign * row[method] for row in table] for method in table[0]}, 1 - LEVEL)

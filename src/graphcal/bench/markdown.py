@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graphcal.bench.comparisons import LEVEL, Ranks
+from graphcal.bench.comparisons import LEVEL
 from graphcal.bench.tables import PERCENT, Entry, Row, Table
+from graphcal.plots_ranks import Ranks
 
 AXIS_TITLES = {"dataset": "graph", "labels_per_class": "labels", "backbone": "backbone"}
 PARTS = ("train", "search", "fit", "apply")
@@ -16,7 +17,9 @@ def markdown(table: Table) -> str:
     from graphcal.bench.lists import list_lines
 
     body = list_lines(table) if table.preset.kind == "list" else _grid(table)
-    head = [f"# {table.preset.title}", "", f"Source: {table.preset.source}. {table.preset.caption}".strip(), ""]
+    same = ", ".join(f"{AXIS_TITLES.get(n, n)} {v}" for n, v in table.rows[0].facts.items() if n not in table.axes)
+    about = f"Source: {table.preset.source}. {table.preset.caption}".strip() + (f" Everywhere: {same}." if same else "")
+    head = [f"# {table.preset.title}", "", about, ""]
     return "\n".join([*head, *body]) + "\n"
 
 
@@ -99,10 +102,9 @@ def _cell(entry: Entry | None, metric: str, notes: Footnotes) -> str:
 def rank_lines(table: Table, ranks: Ranks | None) -> list[str]:
     if ranks is None:
         return []
-    order = sorted(ranks.mean, key=lambda m: ranks.mean[m])
-    body = [[table.preset.title_of(m), f"{ranks.mean[m]:.2f}"] for m in order]
+    body = [[table.preset.title_of(m), f"{mean:.2f}"] for m, mean in zip(ranks.names, ranks.mean)]
     text = (
-        f"Over {ranks.rows} complete rows; two methods whose mean ranks differ by less than the critical difference "
+        f"Over {ranks.tasks} complete rows; two methods whose mean ranks differ by less than the critical difference "
         f"{ranks.critical_difference:.2f} (Nemenyi, {LEVEL:.0%}) are not told apart. Friedman: p = {ranks.p:.2g}. "
         "Rows of the same graph are not independent, so read this as generous."
     )

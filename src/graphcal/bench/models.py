@@ -1,12 +1,13 @@
 """Trained models by the hash of their training: twenty calibrators share one.
 
-A base is trained whole, all its runs together, and cached whole in one safetensors file: logits, final representation and
-final layer of every run. A training that was killed leaves nothing, and is done again the same way.
+A base is trained whole, all its runs together, and cached whole in one safetensors file: logits, final representation, final
+layer and weights of every run. A training that was killed leaves nothing, and is done again the same way.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -19,12 +20,15 @@ from safetensors.torch import save
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcal.backbones import BACKBONES
+from graphcal.backbones import BACKBONES, Replicas, Shape, SingleModel, Spec
+from graphcal.backbones.fields import Graph, whole
+from graphcal.backbones.operators import feature_matrix, plain_adjacency
+from graphcal.backbones.rerun import noisy_logits, rerun_of
 from graphcal.bench.records import Store, write_atomically
 from graphcal.bench.spec import Base, RunId, canonical
 from graphcal.core import FinalLayer, Outputs
 from graphcal.datasets import load
-from graphcal.training import Replica, Training, train_replicas
+from graphcal.training import Replica, Run, Training, train_replicas
 
 
 class Graphs:
@@ -72,37 +76,51 @@ def _train(base: Base, path: Path, graphs: Graphs) -> None:
     seen = copy.copy(splits[0])  # shares x and edge_index
     known = torch.stack([graph.train_mask | graph.val_mask for graph in splits]).any(0)
     seen.y = torch.where(known, seen.y, -1)
+    del seen.test_mask
     backbone = BACKBONES[base.backbone](**base.architecture)
     started = time.perf_counter()
     runs = train_replicas(seen, backbone, Training(**base.training), replicas)
     seconds = time.perf_counter() - started
     tensors: dict[str, Tensor] = {}
     for number, run in enumerate(runs):
-        out = run.outputs
+        out, model = run.outputs, _replicas(run)
         kept = {"logits": out.logits, "hidden": out.hidden}
         if out.final is not None:
             kept |= {"weight": out.final.weight, "bias": out.final.bias}
-        tensors |= {f"{number}.{name}": t.detach().contiguous().clone() for name, t in kept.items() if t is not None}
-    about = {"base": canonical(asdict(base)), "seconds": repr(seconds)}
+        kept |= {f"state/{name}": value for name, value in model.state_dict().items()}
+        tensors |= {f"{number}/{name}": t.detach().contiguous().clone() for name, t in kept.items() if t is not None}
+    shape = asdict(_replicas(runs[0]).shape)
+    about = {"base": canonical(asdict(base)), "seconds": repr(seconds), "shape": canonical(shape)}
     write_atomically(path, save(tensors, about))
+
+
+def _replicas(run: Run) -> Replicas:
+    assert isinstance(run.model, SingleModel)
+    return run.model.replicas
 
 
 def _read(base: Base, path: Path) -> Models:
     with safe_open(path, "pt") as file:
         seconds = float(file.metadata()["seconds"])
-        names = set(file.keys())
-    return Models(
-        {run: partial(_outputs, path, number, names) for number, run in enumerate(base.runs)},
-        seconds / len(base.runs),
-    )
+    outputs = {run: partial(_outputs, base, path, number) for number, run in enumerate(base.runs)}
+    return Models(outputs, seconds / len(base.runs))
 
 
-def _outputs(path: Path, number: int, names: set[str], graph: Data) -> Outputs:
+def _outputs(base: Base, path: Path, number: int, graph: Data) -> Outputs:
     with safe_open(path, "pt") as file:
-        kept = {
-            name: file.get_tensor(f"{number}.{name}")
-            for name in ("logits", "hidden", "weight", "bias")
-            if f"{number}.{name}" in names
-        }
+        mine = f"{number}/"
+        kept = {name[len(mine) :]: file.get_tensor(name) for name in file.keys() if name.startswith(mine)}  # noqa: SIM118
+        shape = Shape(**json.loads(file.metadata()["shape"]))
+    spec = BACKBONES[base.backbone](**base.architecture)
+    model = spec.build(shape, [torch.Generator()])
+    model.load_state_dict({name[len("state/") :]: t for name, t in kept.items() if name.startswith("state/")})
     final = FinalLayer.from_weight(kept["weight"], kept["bias"]) if "weight" in kept else None
-    return Outputs(kept["logits"], graph, final, kept.get("hidden"))
+    again = rerun_of(model, graph), partial(_noisy, spec, model, graph)
+    return Outputs(kept["logits"], graph, final, kept.get("hidden"), *again)
+
+
+def _noisy(spec: Spec, model: Replicas, graph: Data, generator: torch.Generator) -> Tensor:
+    """The logits with the model's dropout active."""
+    operator, x = spec.prepare(plain_adjacency(graph.edge_index, int(graph.num_nodes)), feature_matrix(graph.x))
+    field = whole(Graph(operator, x, graph.edge_index.device, model.shape.input_dropout), model.depth)
+    return noisy_logits(model, field, generator)

@@ -54,6 +54,10 @@ def preset_names() -> list[str]:
     return sorted(entry.name[: -len(".toml")] for entry in folder.iterdir() if entry.name not in ("methods.toml",))
 
 
+def preset_titles() -> dict[str, str]:
+    return {name: str(_merged(name)["title"]) for name in preset_names()}
+
+
 def preset(name: str) -> Preset:
     """The preset of that name."""
     if name not in preset_names():

@@ -17,7 +17,7 @@ import contextlib
 import json
 import os
 import platform
-import tempfile
+import secrets
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -65,16 +65,15 @@ def versions() -> dict[str, str]:
 def write_atomically(path: Path, content: bytes) -> None:
     """The file has all of the content or does not exist."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(partial, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, path)
+        os.replace(partial, path)
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
+        partial.unlink(missing_ok=True)
         raise
 
 
@@ -124,7 +123,11 @@ class Store:
         return Record(**json.loads(self.record_path(key).read_text(encoding="utf-8")))
 
     def error(self, key: str) -> str:
-        return json.loads(self.failure_path(key).read_text(encoding="utf-8"))["error"]
+        """Why a cell failed; empty when another process has finished it since."""
+        try:
+            return str(json.loads(self.failure_path(key).read_text(encoding="utf-8"))["error"])
+        except FileNotFoundError:
+            return ""
 
     def nodes(self, key: str) -> tuple[Tensor, Tensor]:
         """(log-probabilities, labels) of the test nodes."""
@@ -156,4 +159,5 @@ class Store:
 def _names(folder: Path) -> set[str]:
     if not folder.is_dir():
         return set()
-    return {entry.name[: -len(".json")] for entry in os.scandir(folder) if entry.name.endswith(".json")}
+    names = (entry.name for entry in os.scandir(folder))
+    return {name[: -len(".json")] for name in names if name.endswith(".json") and not name.startswith(".")}

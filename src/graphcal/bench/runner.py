@@ -11,8 +11,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -77,14 +78,8 @@ def measured(log_probs: Tensor, y: Tensor, bins: int) -> dict[str, float]:
 
 
 def unlabelled(graph: Data) -> Tensor:
-    """Every node that is in neither training nor validation and has a label to be compared with.
-
-    A node with neither features nor edges has none (Citeseer's fifteen, stored with label 0).
-    """  # (N,)
-    x, nodes = graph.x, int(graph.num_nodes)
-    featured = x.crow_indices().diff() > 0 if x.layout == torch.sparse_csr else (x != 0).any(1)
-    connected = torch.bincount(graph.edge_index[0], minlength=nodes) > 0
-    return ~graph.train_mask & ~graph.val_mask & (graph.y >= 0) & (featured | connected)
+    """Every node that is in neither training nor validation and has a label to be compared with."""  # (N,)
+    return ~graph.train_mask & ~graph.val_mask & (graph.y >= 0) & graph.labelled
 
 
 def compute(cell: Cell, models: Mapping[str, Models], graph: Data) -> tuple[Record, Tensor, Tensor]:
@@ -122,20 +117,44 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@dataclass
+class Bench:
+    """What the cells of one job share: graphs, trained models, and the trainings that failed."""
+
+    store: Store
+    graphs: Graphs = field(default_factory=Graphs)
+    models: dict[str, Models] = field(default_factory=dict)
+    faults: dict[str, Exception] = field(default_factory=dict)
+
+    def models_of(self, base: Base) -> Models:
+        if base.key in self.faults:  # it would fail again, and take as long
+            raise self.faults[base.key]
+        if base.key not in self.models:
+            try:
+                self.models[base.key] = models_of(base, self.store, self.graphs)
+            except Exception as fault:
+                self.faults[base.key] = fault
+                raise
+        return self.models[base.key]
+
+    def compute(self, cell: Cell) -> None:
+        models = {base.key: self.models_of(base) for base in cell.bases}
+        graph = self.graphs.of(cell.base, cell.run[0])
+        self.store.put(cell, *compute(cell, models, graph))
+
+
 def work(job: Job, tick: Tick, folder: str, wait: bool) -> Report:
     """Compute what is unfinished of a job. A cell that fails is recorded with its error and the next one begins."""
-    store, written = Store(folder), []
+    store, written = Store(folder), list[Path]()
     with store.lock(f"job-{job.key}", wait) as mine, one_thread():
         if not mine:
             return Report(job, busy=True)
-        todo = [cell for cell in job.cells if not store.has(cell)]
-        graphs, models = Graphs(), dict[str, Models]()
-        for cell in todo:
+        bench = Bench(store)
+        for cell in job.cells:
+            if store.has(cell):
+                continue
             try:
-                for base in cell.bases:
-                    if base.key not in models:
-                        models[base.key] = models_of(base, store, graphs)
-                store.put(cell, *compute(cell, models, graphs.of(cell.base, cell.run[0])))
+                bench.compute(cell)
                 written += [store.nodes_path(cell.key), store.record_path(cell.key)]
             except Exception as error:  # whatever one method does wrong, the others are still wanted
                 store.fail(cell, error)

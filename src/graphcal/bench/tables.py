@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from graphcal.bench.comparisons import Difference, Ranks, against, best_of, ranks_of
+from graphcal.bench.comparisons import Difference, against, best_of, ranks_of
 from graphcal.bench.expansion import Placed
 from graphcal.bench.presets import Preset, matches
 from graphcal.bench.records import Record, Store
+from graphcal.plots_ranks import Ranks
 
 PERCENT = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "confidence", "over_confidence")
 Published = tuple[float, float]  # mean, sd
@@ -113,15 +114,19 @@ def _entry(
     broken = [one.cell.key for one in cells if one.cell.key in failed]
     missing = ""
     if not keys and broken:
-        missing = "failed: " + store.error(broken[0]).splitlines()[0]
+        missing = f"failed: {_first_line(store.error(broken[0]))}"
     elif not keys:
         missing = preset.reasons.get(str(facts.get("dataset")), "not run yet")
     elif broken:
-        remarks.append(f"{len(broken)} of {len(cells)} runs failed: " + store.error(broken[0]).splitlines()[0])
+        remarks.append(f"{len(broken)} of {len(cells)} runs failed: {_first_line(store.error(broken[0]))}")
     elif len(keys) < len(cells):
         remarks.append(f"{len(keys)} of {len(cells)} runs finished")
     published = (float(values[-1][0]), float(values[-1][1])) if values else None
     return Entry(tuple(store.record(k) for k in keys), keys, len(cells), published, tuple(remarks), missing)
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0] if text else ""
 
 
 def _at(found: Mapping[str, Any], place: Mapping[str, Any], method: str) -> bool:

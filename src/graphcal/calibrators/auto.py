@@ -36,10 +36,10 @@ class Auto:
     card: ClassVar[Card] = Card(
         title="Automatic choice",
         idea="Cross-validate the calibrators that cannot overfit; take the simplest within one standard error of the best.",
-        formula="argmin of held-out NLL over none, ts, scar, ets, scar with temperature, rbs; one-standard-error rule",
+        formula="argmin of held-out NLL over none, ts, plain scar, ets, scar with temperature, rbs, scar; 1-SE rule",
         paper="one-standard-error rule: Breiman et al., Classification and Regression Trees, 1984",
-        parameters="those of the chosen calibrator: at most 5",
-        cost="fit: five times the fits of six cheap calibrators; apply: that of the chosen one",
+        parameters="those of the chosen calibrator",
+        cost="fit: five times the fits of seven cheap calibrators; apply: that of the chosen one",
         keeps_predictions=True,
         minimises_nll=True,
         graph=True,
@@ -76,12 +76,14 @@ def candidates(out: Outputs) -> dict[str, Recipe]:
     graph, final = out.graph.get("edge_index") is not None, out.final is not None
     found: dict[str, Recipe] = {"none": Uncalibrated(), "ts": TemperatureScaling()}
     if graph and final:
-        found["scar"] = SCAR()
+        found["plain scar"] = SCAR(graph=False)
     found["ets"] = EnsembleTemperatureScaling()
     if graph and final:
         found["scar with temperature"] = SCAR(temperature=True)
     if graph:
         found["rbs"] = RatioBinnedScaling()
+    if graph and final:
+        found["scar"] = SCAR()
     return found
 
 

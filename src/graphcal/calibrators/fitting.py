@@ -31,6 +31,8 @@ def fit_linear(
 
     Newton with backtracking, from ``guess`` (default: ``start``). Columns are put on one scale first, because a Gram column
     of SCAR and a logit differ by orders of magnitude. A tiny ridge keeps flat directions (two equal terms) from running away.
+    Where the model is right on every node that a column speaks for, NLL falls without end as confidence grows: those nodes
+    get Platt's smoothed targets, as if one of n + 2 had been wrong.
     """
     base, terms = base.double(), terms.double()  # (n, C), (n, C, K)
     n, classes, k = terms.shape
@@ -40,14 +42,16 @@ def fit_linear(
     alive = scale > 1e-12 * float(base.abs().max().clamp(min=1.0))
     scale = torch.where(alive, scale, torch.ones_like(scale))
     flat = (contrast / scale).reshape(n * classes, k)
-    observed = flat[torch.arange(n, device=y.device) * classes + y].mean(0)  # (K,)
     penalty = torch.as_tensor(ridge, dtype=torch.double, device=base.device).expand(k) / scale.square() + 1e-10
     theta0 = centre * scale
     theta = theta0.clone() if guess is None else guess.double() * scale
 
+    target = platt_targets(y, base + (flat @ theta0).view(n, classes), contrast)  # (n, C)
+    observed = target.reshape(-1) @ flat / n  # (K,)
+
     def at(t: Tensor) -> tuple[Tensor, Tensor]:
         z = base + (flat @ t).view(n, classes)
-        return z, nll_of(z, y) + 0.5 * (penalty * (t - theta0).square()).sum()
+        return z, soft_nll(z, target) + 0.5 * (penalty * (t - theta0).square()).sum()
 
     z, value = at(theta)
     for _ in range(100):
@@ -70,6 +74,24 @@ def fit_linear(
             break  # no float64 improvement left
         theta, value = trial, trial_value
     return torch.where(alive, theta / scale, centre)
+
+
+def soft_nll(z: Tensor, target: Tensor) -> Tensor:
+    """Mean cross-entropy of logits (n, C) under target probabilities (n, C)."""
+    return (z.logsumexp(-1) - (target * z).sum(-1)).mean()
+
+
+def platt_targets(y: Tensor, z: Tensor, contrast: Tensor) -> Tensor:
+    """One-hot labels, smoothed on the nodes of every column (n, C, K) whose nodes the model z gets all right."""  # (n, C)
+    classes = z.shape[1]
+    wrong = z.argmax(-1) != y  # (n,)
+    spoken_for = contrast.abs().amax(1) > 0  # (n, K)
+    all_right = ~(spoken_for & wrong[:, None]).any(0)  # (K,)
+    count = spoken_for.sum(0)
+    share = torch.where(all_right, 1.0 / (count + 2), torch.zeros_like(count, dtype=torch.double))
+    smooth = (spoken_for * share).amax(1, keepdim=True)  # (n, 1)
+    one_hot = torch.nn.functional.one_hot(y, classes).double()
+    return one_hot * (1 - smooth) + (1 - one_hot) * smooth / (classes - 1)
 
 
 def folds(count: int, parts: int, generator: torch.Generator) -> list[Tensor]:

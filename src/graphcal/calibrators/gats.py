@@ -7,9 +7,9 @@
     dc_i    = mean over j of (conf_i - conf_j)
     g       = one learnt number on training nodes, another next to them, 1 elsewhere
 
-Departures: T_0 = exp(t_0) stays positive (in the official code it is free, and a temperature can turn negative) and so do
-the two g; weight decay acts on theta and w, not on T_0 and g; a node whose logits are all equal has tau = 0 instead of a
-division by zero.
+Departures: T_0 and the two g are exponentials of what is learnt, so temperatures stay positive (in the official code they are
+free, and a temperature can turn negative); weight decay draws theta and w to 0 and g to 1, and leaves T_0 alone; a node whose
+logits are all equal has tau = 0 instead of a division by zero.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class GATS:
         keeps_predictions=True,
         minimises_nll=True,
         graph=True,
-        departures="T_0 and g are positive by construction and not decayed",
+        departures="T_0 and g are positive by construction; weight decay draws g to 1 and leaves T_0 alone",
     )
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> AttentionTemperature:
@@ -81,7 +81,7 @@ class GATS:
             lr=self.lr,
             epochs=self.epochs,
             patience=self.patience,
-            weight_decay={"theta": self.weight_decay, "w": self.weight_decay},
+            weight_decay=dict.fromkeys(("theta", "w", "log_train", "log_near"), self.weight_decay),
         )
         return AttentionTemperature(**fitted, **training_set_of(out))
 

@@ -12,8 +12,8 @@ One scale for each class: predictions may change, although the paper speaks of t
 
 Departures: the official code makes the degree embedding inside forward, after the optimiser, so it is never trained;
 here it is. Gate losses are taken over the fitted nodes. `per_class=False` gives one scale a node, which keeps
-predictions. Gates start at zero, the scale at 1. Without ``stop`` the fitted nodes decide when to stop (the paper
-stops on training nodes).
+predictions. Gates start at zero, the scale at 1. Without ``stop`` the training nodes decide when to stop, as in
+the paper: the fitted nodes are learnt by heart and would never say so.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ class GETS:
         keeps_predictions=False,
         graph=True,
         features=True,
+        labels="the nodes it is fitted on; the training nodes decide when to stop",
         departures="the degree embedding is trained (in the official code it never is); per_class=False keeps predictions",
     )
 
@@ -75,6 +76,9 @@ class GETS:
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> ExpertMixture:
         nodes = fitting_order(out, on)
+        train = out.graph.get("train_mask")
+        if stop is None and train is not None and train.any():
+            stop = train  # the fitted nodes would never say stop: this many weights fit them by heart
         watched = stopping_order(out, stop, nodes)
         generator = torch.Generator().manual_seed(self.seed)
         fitting = View.of(out, nodes)

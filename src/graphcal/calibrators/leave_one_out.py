@@ -4,7 +4,7 @@ For z_i = base_i + X_i theta, minimised NLL plus a ridge, dropping node i moves 
 (the approximate leave-one-out estimator; Rahnama Rad & Maleki 2020, arXiv:1801.10243):
 
     z_i without i  =  z_i + (I - S_i A_i / n)^-1 S_i r_i / n
-    S_i = X_i H^-1 X_i^T,   H = 1/n sum X_i^T A_i X_i + diag(ridge),   A_i = diag(p_i) - p_i p_i^T,   r_i = p_i - e_{y_i}
+    S_i = X_i H^-1 X_i^T,   H = 1/n sum X_i^T A_i X_i + diag(ridge),   A_i = diag(p_i) - p_i p_i^T,   r_i = p_i - q_i
 
 It costs about one Newton iteration instead of n fits, has no random folds, and is exact for a quadratic loss.
 """
@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 
-def leave_one_out_logits(base: Tensor, terms: Tensor, y: Tensor, theta: Tensor, ridge: Tensor) -> Tensor:
+def leave_one_out_logits(base: Tensor, terms: Tensor, target: Tensor, theta: Tensor, ridge: Tensor) -> Tensor:
     """Logits of every node from the fit without it.
 
-    base (n, C), terms (n, C, K), y (n,), theta (K,) the minimiser on all n nodes, ridge (K,) its penalty.
+    base (n, C), terms (n, C, K), target (n, C) the labels q as probabilities; theta (K,) the minimiser on all n nodes, with
+    the penalty ridge (K,).
     """
     n, classes, k = terms.shape
     terms = terms - terms.mean(1, keepdim=True)
@@ -30,8 +31,7 @@ def leave_one_out_logits(base: Tensor, terms: Tensor, y: Tensor, theta: Tensor, 
     hessian += torch.diag(ridge + 1e-10 * hessian.diagonal().mean().clamp(min=1e-12))
     leverage = terms @ torch.linalg.solve(hessian, terms.reshape(-1, k).T).T.reshape(n, classes, k).mT / n  # (n, C, C)
     curvature = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
-    residual = p.clone()
-    residual[torch.arange(n), y] -= 1
+    residual = p - target
     moved = torch.linalg.solve(
         torch.eye(classes, dtype=z.dtype) - leverage @ curvature, (leverage @ residual[:, :, None])
     )

@@ -7,8 +7,8 @@ Chebyshev series in it:
     x_i = the K + 1 terms c_k T_k(-S) log(1 + degree) at node i, divided by their l1 norm
     T_i = softplus(MLP(x_i))        z'_i = z_i / T_i
 
-Departures: the sign (-1)^k, which the series needs, is missing in the official code; T starts at 1; weight decay acts on the
-matrices only. Without ``stop`` the fitted nodes themselves decide when to stop (the paper stops on training nodes).
+Departures: the sign (-1)^k, which the series needs, is missing in the official code; T starts at 1; weight decay acts on
+the matrices only. Without ``stop`` the fitted nodes themselves decide when to stop (the paper stops on training nodes).
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class WaveletTemperature(Calibration):
     def temperature(self, out: Outputs) -> Tensor:
         """T of every node."""  # (N,)
         x = wavelets(structure(out.graph), self.order, self.heat, out.logits.dtype)
-        weights = {name: w.to(out.logits) for name, w in self.named_buffers()}
-        return temperatures(x, weights, 0.0, torch.Generator()).squeeze(-1)
+        own = {name: w.to(out.logits) for name, w in self.named_buffers()}
+        return temperatures(x, own, 0.0, torch.Generator()).squeeze(-1)
 
     def forward(self, out: Outputs) -> Tensor:
         return scaled(out, 1 / self.temperature(out))

@@ -7,7 +7,14 @@ import sys
 import typer
 
 from graphcal import __version__
+from graphcal.cli.bench import bench
+from graphcal.cli.check import check
+from graphcal.cli.datasets import datasets
+from graphcal.cli.explain import explain
+from graphcal.cli.report import report
 from graphcal.cli.run import run
+from graphcal.cli.shift import shift
+from graphcal.cli.tune import tune
 
 app = typer.Typer(
     name="graphcal",
@@ -18,6 +25,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run)
+app.command()(bench)
+app.command()(datasets)
+app.command()(check)
+app.command()(report)
+app.command()(explain)
+app.command()(tune)
+app.command()(shift)
 
 
 def _version(wanted: bool) -> None:
@@ -37,7 +51,7 @@ def main() -> None:
     """The console entry point: bad input is one clear line and exit code 2, never a traceback."""
     try:
         app()
-    except ValueError as error:
+    except (ValueError, FileNotFoundError) as error:
         typer.secho(f"graphcal: {error}", fg="red", err=True)
         sys.exit(2)
     except KeyboardInterrupt:

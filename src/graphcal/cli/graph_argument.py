@@ -3,15 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-def graph_of(dataset: str, protocol: str = "", labels_per_class: int = 20, split: int = 0) -> Data:
+COLUMNS = ("id", "label", "split", "source", "target", "sparse", "values")
+
+
+def graph_of(
+    dataset: str,
+    protocol: str = "",
+    labels_per_class: int = 20,
+    split: int = 0,
+    columns: str = "",
+    delimiter: str = ",",
+) -> Data:
+    """``columns`` and ``delimiter`` tell how one's own tables are written: "id=paper,label=topic"."""
     from graphcal import datasets
 
     if dataset in datasets.NAMES or not Path(dataset).exists():
         return datasets.load(dataset, protocol or None, labels_per_class, split)
-    return datasets.read(dataset)
+    return datasets.read(dataset, **_columns(columns), delimiter=delimiter)
+
+
+def _columns(text: str) -> dict[str, Any]:
+    chosen: dict[str, Any] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        what, _, name = (p.strip() for p in part.partition("="))
+        if what == "features" and name:
+            chosen["feature_columns"] = name.split("+")
+        elif what in COLUMNS and name:
+            chosen[f"{what}_column"] = name
+        else:
+            raise ValueError(
+                f"--columns understands WHAT=NAME, WHAT among {', '.join(COLUMNS)}, features (features=a+b+c); got {part!r}"
+            )
+    return chosen

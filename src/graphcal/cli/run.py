@@ -34,6 +34,11 @@ def run(
     final_weight_decay: float = typer.Option(
         None, min=0.0, help="Weight decay of the final layer: SCAR's class-centroid level. Default: that of all layers."
     ),
+    columns: str = typer.Option(
+        "",
+        help="Your tables' column names, where they differ: id=paper,label=topic,source=from,target=to,features=a+b.",
+    ),
+    delimiter: str = typer.Option(",", help="What separates the columns of your CSV files."),
     out: Path = typer.Option(Path("graphcal-report"), help="Folder for report.html and results.json."),
     json: bool = typer.Option(False, "--json", help="Print the results as JSON instead of the table."),
 ) -> None:
@@ -48,7 +53,9 @@ def run(
     from rich.console import Console
 
     console = Console(stderr=True)
-    data = graph_of(dataset, protocol, labels_per_class, split)
+    data = graph_of(dataset, protocol, labels_per_class, split, columns, delimiter)
+    for note in data.get("notes", []):
+        console.print(f"[dim]{note}[/]", highlight=False)
     from graphcal import experiment
 
     with _progress(console) as report:
@@ -102,8 +109,9 @@ def _show(results: Results, page: Path) -> None:
     console = Console()
     nodes = record["nodes"]
     console.print(
-        f"[bold]{record['backbone']}[/] on [bold]{record['dataset']}[/], {record['protocol']} split: {nodes['train']:,} training, "
-        f"{nodes['val']:,} validation, {nodes['test']:,} test nodes; {len(record['seeds'])} seeds, {record['bins']} bins"
+        f"[bold]{record['backbone']}[/] on [bold]{record['dataset']}[/], {record['protocol']} split: "
+        f"{nodes['train']:,} training, {nodes['val']:,} validation, {nodes['test']:,} test nodes; "
+        f"{len(record['seeds'])} seeds, {record['bins']} bins"
     )
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("method", no_wrap=True)
@@ -124,7 +132,7 @@ def _show(results: Results, page: Path) -> None:
     console.print(table)
     console.print(f"\n{results.sentence}")
     console.print(
-        "[dim]Mean ± sd over seeds. ECE: mean gap between confidence and accuracy, with the 95 % interval of the error behind it. "
+        "[dim]Mean ± sd over seeds. ECE: mean gap between confidence and accuracy; 95 %: interval of the error behind its noise. "
         f"Floor: the ECE a perfectly calibrated model would show on {nodes['test']:,} nodes. Excess: what is left to repair.[/]"
     )
     console.print(f"Report: {page}   Numbers: {page.parent / 'results.json'}")

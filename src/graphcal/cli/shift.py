@@ -65,7 +65,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    labels = [name for name in ("shift", "share", "final_decay", "method") if name in rows[0]]
+    labels: list[str] = [name for name in ("shift", "share", "final_decay", "method") if name in rows[0]]
     numbers = [name for name in SHOWN if any(name in row for row in rows)]
     drawn = Table(box=None, pad_edge=False, header_style="bold")
     for name in labels:

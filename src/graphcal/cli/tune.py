@@ -39,7 +39,7 @@ def tune(
     graphcal tune cora --sweep both --picture f.svg  # the paper's figure: final-layer against global decay, test nodes
     """
     from graphcal.calibrators import CALIBRATORS
-    from graphcal.tuning import sweep_decay, tune_decay
+    from graphcal.tuning import PAPER_DECAYS, sweep_decay, tune_decay
 
     if after and after not in CALIBRATORS:
         raise ValueError(f"unknown calibrator {after!r}; choose from {', '.join(CALIBRATORS)}")
@@ -48,8 +48,8 @@ def tune(
     found: Any
     if sweep:
         which = [name.strip() for name in sweep.split(",")]
-        extra = {} if chosen is None else {"decays": chosen}
-        found = sweep_decay(data, backbone, seeds=range(seeds), which=which[0] if len(which) == 1 else which, **extra)
+        places = which[0] if len(which) == 1 else which
+        found = sweep_decay(data, backbone, decays=chosen or PAPER_DECAYS, seeds=range(seeds), which=places)
     else:
         recipe = CALIBRATORS[after]() if after else None
         found = tune_decay(data, backbone, None, chosen, range(seeds), search, criterion, recipe)

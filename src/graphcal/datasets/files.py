@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch_geometric.data import Data
+from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+from torch_geometric.data.storage import GlobalStorage
 
 from graphcal.datasets.arrays import load_npz
 from graphcal.datasets.assemble import Parts, assemble
@@ -94,10 +97,12 @@ def read_layout(path: Path) -> Parts:
 def read_saved(path: Path) -> Parts:
     """A PyG `Data` saved with torch.save."""
     try:
-        data: Any = torch.load(path, weights_only=True)
+        with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
+            data: Any = torch.load(path, weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError) as fault:
-        reason = str(fault).splitlines()[0]
-        raise ValueError(f"{path}: cannot be opened safely ({reason}); save a Data that holds only tensors") from fault
+        asked = re.search(r"Unsupported global: GLOBAL (\S+)", str(fault))
+        reason = f"it asks for {asked[1]}" if asked else "it is not a file of torch.save"
+        raise ValueError(f"{path}: cannot be opened safely: {reason}; save a Data that holds only tensors") from fault
     if not isinstance(data, Data):
         raise ValueError(f"{path}: holds a {type(data).__name__}, expected a torch_geometric.data.Data")
     missing = [key for key in ("x", "edge_index", "y") if not isinstance(data.get(key), torch.Tensor)]

@@ -63,6 +63,7 @@ def tensors(graph: GraphArrays, split: Split, row_normalise: bool) -> Data:
     if len(np.unique(split.val)) < len(split.val):
         data.val_index = torch.from_numpy(split.val.astype(np.int64))
     data.classes = graph.classes
+    data.labelled = torch.from_numpy(graph.labelled)  # (N,) Citeseer's 15 have label 0 and none in truth
     data.notes = list(split.notes)
     return data
 
@@ -88,4 +89,4 @@ def feature_tensor(features: sp.csr_matrix) -> torch.Tensor:
         return torch.from_numpy(features.toarray().astype(np.float32, copy=False))
     pointers, columns = torch.from_numpy(features.indptr), torch.from_numpy(features.indices)
     values = torch.from_numpy(features.data.astype(np.float32, copy=False))
-    return torch.sparse_csr_tensor(pointers, columns, values, size=features.shape)
+    return torch.sparse_csr_tensor(pointers, columns, values, size=features.shape, check_invariants=False)

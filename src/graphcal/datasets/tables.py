@@ -104,11 +104,23 @@ def read_tables(folder: Path, columns: Columns, delimiter: str) -> tuple[Parts, 
     split = encode_split(table[columns.split], nodes.path, columns.split) if has_split else None
     x = features_of(nodes, known, columns.features, columns.sparse, columns.values)
     rows, cols = (node_numbers(edges, name, ids) for name in (columns.source, columns.target))
-    unused = [name for name in edges.names if name not in (columns.source, columns.target)]
-    notes = [f"{edges.path.name}: columns not used: {', '.join(unused)}"] if unused else []
+    notes = unused(nodes, columns) + unused(edges, columns)
     where = f"{nodes.path}, column {columns.label!r}"
-    node_ids = ids.to_numpy(zero_copy_only=False)
-    return Parts(where, x, rows, cols, labels, class_names, split, notes), node_ids
+    return Parts(where, x, rows, cols, labels, class_names, split, notes), ids.to_numpy(zero_copy_only=False)
+
+
+def unused(table: TableFile, columns: Columns) -> list[str]:
+    """A remark on the columns that were not read, if there are any."""
+    if table.path.stem == "edges":
+        used = {columns.source, columns.target}
+    else:
+        used = {columns.id, columns.label, columns.split}
+        if columns.features is not None:
+            used |= set(columns.features)
+        else:
+            used |= {columns.sparse, columns.values} if columns.sparse in table.names else set(table.names)
+    left = [name for name in table.names if name not in used]
+    return [f"{table.path.name}: columns not used: {', '.join(left)}"] if left else []
 
 
 def plain_ids(column: pa.ChunkedArray, path: Path, name: str) -> pa.ChunkedArray:

@@ -54,11 +54,12 @@ def from_columns(table: Table, names: list[str]) -> np.ndarray:
 
 
 def _numbers(column: pa.ChunkedArray, path: Path, name: str) -> np.ndarray:
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_boolean(column.type)):
-        example = next((value for value in column.to_pylist() if value is not None), None)
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+    if not any(is_kind(column.type) for is_kind in kinds):
+        row, example = _first_not_a_number(column)
         raise ValueError(
-            f"{path}, column {name!r}: features are numbers, but this column has {example!r}; "
-            "leave it out by naming the feature columns"
+            f"{path}, column {name!r}, row {row}: features are numbers, but here is {example!r}; "
+            "mend it, or leave the column out by naming the feature columns"
         )
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py() + 1
@@ -70,10 +71,19 @@ def _numbers(column: pa.ChunkedArray, path: Path, name: str) -> np.ndarray:
     return numbers
 
 
+def _first_not_a_number(column: pa.ChunkedArray) -> tuple[int, object]:
+    for row, value in enumerate(column.to_pylist(), start=1):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return row, value
+    return 1, column[0].as_py()
+
+
 def from_lists(lists: pa.Array, weights: pa.Array | None, path: Path, name: str, weights_name: str) -> torch.Tensor:
     """(N, D) from a list for each node: word numbers, word numbers with weights, decimals, or "3:0.5 17" as text."""
     if pa.types.is_string(lists.type) or pa.types.is_large_string(lists.type) or pa.types.is_null(lists.type):
-        lists, weights = _from_text(lists.cast(pa.large_string()), path, name)
+        lists, weights = _from_text(lists.cast(pa.string()), path, name)
     if not (
         pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type) or pa.types.is_fixed_size_list(lists.type)
     ):

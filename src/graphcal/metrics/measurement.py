@@ -122,6 +122,8 @@ def evaluate(
 
     With the `graph`, whose nodes are the rows of `log_probs`, also by slice, by blocks of neighbours and by degree.
     """
+    if len(y) != len(log_probs):
+        raise ValueError(f"y must have shape ({len(log_probs)},) to match log_probs, got {tuple(y.shape)}")
     mask = torch.ones(len(y), dtype=torch.bool, device=y.device) if mask is None else mask
     if mask.shape != y.shape or mask.dtype != torch.bool:
         raise ValueError(

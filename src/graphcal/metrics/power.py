@@ -80,6 +80,8 @@ def advice(limit: LabelLimit, interval: tuple[float, float]) -> str:
     `interval` is the interval of the true calibration error of the method in question.
     """
     low, high = interval
+    if limit.floor == 0:
+        return "Nothing would help: the model is certain of every node, so there is no noise to wait out."
     if low > limit.true_error:
         return (
             f"A better method would help: the true error is at least {100 * low:.1f} points, and {limit.labels:,} "

@@ -3,9 +3,10 @@
 Groups: hop distance from the training set, degree, agreement of the neighbours with the prediction, predicted class, right
 or wrong. A group's gap is accuracy - confidence; its interval is Clopper and Pearson's for the accuracy, moved by the mean
 confidence. Groups along an order (hops, degree, agreement) with fewer than `small` nodes are merged with the next; a class
-with fewer is kept and flagged. The worst group is the one whose gap is certainly largest: the interval's end nearest to 0.
-A class is the predicted one: within a true class, accuracy and confidence differ even for a calibrated model. For
-the same reason right and wrong are shown for what they are and never named the worst.
+with fewer, or nodes without neighbours or out of reach, are kept apart and flagged. The worst group is the one whose gap is
+certainly largest: the interval's end nearest to 0. A class is the predicted one: within a true class, accuracy and
+confidence differ even for a calibrated model. For the same reason right and wrong are shown for what they are and never
+named the worst.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ class Slice:
 
 @dataclass(frozen=True)
 class Grouping:
-    """A way to cut the nodes: a number for each node, names in order, and whether the order has a meaning."""
+    """A way to cut the nodes: a number for each node, names, and how many of them, from the first, form an order."""
 
     by: str
     group: Tensor  # (N,)
     names: Sequence[str]
-    ordered: bool = True
+    ordered: int  # only these may be merged when small
 
 
 def groupings(log_probs: Tensor, y: Tensor, facts: Structure) -> list[Grouping]:
@@ -69,21 +70,20 @@ def groupings(log_probs: Tensor, y: Tensor, facts: Structure) -> list[Grouping]:
     share = torch.where(facts.degree == 0, 4, share)
     return [
         Grouping(
-            "distance from training", hops, ["training node", "1 hop", "2 hops", "3 hops", "4+ hops", "unreachable"]
+            "distance from training", hops, ["training node", "1 hop", "2 hops", "3 hops", "4+ hops", "unreachable"], 5
         ),
-        Grouping("degree", degree, ["0", "1", "2", "3–4", "5–8", "9–16", "17+"]),
-        Grouping("neighbours that agree", share, ["none", "up to half", "most", "all", "no neighbours"]),
-        Grouping("predicted class", pred, [f"class {k}" for k in range(log_probs.shape[1])], ordered=False),
-        Grouping("outcome", (pred != y).long(), ["right", "wrong"], ordered=False),
+        Grouping("degree", degree, ["0", "1", "2", "3–4", "5–8", "9–16", "17+"], 7),
+        Grouping("neighbours that agree", share, ["none", "up to half", "most", "all", "no neighbours"], 4),
+        Grouping("predicted class", pred, [f"class {k}" for k in range(log_probs.shape[1])], 0),
+        Grouping("outcome", (pred != y).long(), ["right", "wrong"], 0),
     ]
 
 
-def merged(group: Tensor, names: Sequence[str], small: int) -> tuple[Tensor, list[str]]:
-    """Groups along an order, small ones joined with the next (the last with the one before)."""
+def merged(group: Tensor, names: Sequence[str], ordered: int, small: int) -> tuple[Tensor, list[str]]:
+    """The first `ordered` groups with small ones joined to the next (the last to the one before); the others as they are."""
     count = torch.bincount(group, minlength=len(names)).tolist()
-    present = [k for k, n in enumerate(count) if n]
     runs: list[list[int]] = []
-    for k in present:
+    for k in (k for k in range(ordered) if count[k]):
         if runs and sum(count[j] for j in runs[-1]) < small:
             runs[-1].append(k)
         else:
@@ -91,6 +91,7 @@ def merged(group: Tensor, names: Sequence[str], small: int) -> tuple[Tensor, lis
     if len(runs) > 1 and sum(count[j] for j in runs[-1]) < small:
         last = runs.pop()
         runs[-1] += last
+    runs += [[k] for k in range(ordered, len(names)) if count[k]]
     renumbered = torch.zeros(len(names), dtype=torch.long)
     for number, run in enumerate(runs):
         renumbered[run] = number
@@ -128,8 +129,7 @@ def slices(
         group, labels = torch.cat([cut.group[mask] for cut in same]).cpu(), list(same[0].names)
         if same[0].by == "predicted class" and names is not None:
             labels = list(names)
-        if same[0].ordered:
-            group, labels = merged(group, labels, small * len(seeds))
+        group, labels = merged(group, labels, same[0].ordered, small * len(seeds))
         for k in group.unique().tolist():
             own = group == k
             found.append(measure(same[0].by, labels[k], conf[own], right[own], bins, small, len(seeds)))

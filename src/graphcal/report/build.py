@@ -14,6 +14,7 @@ from typing import Any
 
 from jinja2 import Environment, FunctionLoader, select_autoescape
 
+from graphcal.metrics.compare import holm
 from graphcal.report import verdict as words
 
 METRICS = (
@@ -72,7 +73,7 @@ def rows(methods: dict[str, Any], columns: list[tuple[str, str, str, str]]) -> l
     """The method table: one row a method, numbers as text and as sortable values, and the small bar of its ECE."""
     widest = max((words.interval_of(m) or (0, 0))[1] for m in methods.values())
     scale = max([widest, *(words.mean_of(m, "ece") or 0 for m in methods.values()), 1e-9]) * 1.05
-    table = []
+    table, change = [], changes(methods)
     for name, method in methods.items():
         ece, floor = words.mean_of(method, "ece"), words.mean_of(method, "ece_floor")
         pair = words.interval_of(method)
@@ -81,6 +82,7 @@ def rows(methods: dict[str, Any], columns: list[tuple[str, str, str, str]]) -> l
                 "name": name,
                 "label": words.label(name),
                 "note": method.get("note") or "",
+                "change": change.get(name),
                 "cells": [cell(method, key, kind) for key, _, kind, _ in columns],
                 "bar": None
                 if ece is None
@@ -99,6 +101,20 @@ def rows(methods: dict[str, Any], columns: list[tuple[str, str, str, str]]) -> l
             }
         )
     return table
+
+
+def changes(methods: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The paired difference of each method's ECE to the uncalibrated model, p-values corrected by Holm."""
+    pairs = {k: ((m.get("measurement") or {}).get("against") or {}).get("ece") for k, m in methods.items()}
+    known = {k: pair for k, pair in pairs.items() if pair}
+    return {
+        k: {
+            "value": pair["difference"],
+            "text": f"{100 * pair['difference']:+.1f}",
+            "detail": f"[{100 * pair['low']:+.1f}, {100 * pair['high']:+.1f}] {words.p_text(p)}",
+        }
+        for (k, pair), p in zip(known.items(), holm([pair["p"] for pair in known.values()]))
+    }
 
 
 def facts(results: dict[str, Any]) -> list[tuple[str, str]]:
@@ -143,6 +159,10 @@ def build(results: dict[str, Any]) -> str:
             columns=columns,
             rows=rows(methods, columns),
             facts=facts(results),
+            adjusted=len(changes(methods)),
+            advice=[(words.label(k), m["advice"]) for k, m in drawn.items() if m.get("advice") and k in (before, best)],
+            sliced=any(m.get("slices") for m in drawn.values()),
+            changed=any(m.get("changed") for m in drawn.values()),
             before=before,
             best=best,
             labels={k: words.label(k) for k in methods},

@@ -65,37 +65,6 @@ def histogram(conf: Tensor, right: Tensor, bins: int) -> dict[str, Any]:
     }
 
 
-def report_data(
-    log_probs: Sequence[Tensor],
-    y: Tensor,
-    mask: Tensor,
-    bins: int = 20,
-    generator: torch.Generator | None = None,
-) -> dict[str, Any]:
-    """Everything the page shows of one method, from the (N, C) log-probabilities of each seed on the nodes in `mask`."""
-    chosen, labels = [lp[mask] for lp in log_probs], y[mask]
-    conf = [confidence(lp)[0].cpu() for lp in chosen]
-    right = [(lp.argmax(dim=1) == labels).cpu().double() for lp in chosen]
-    binnings = BINNINGS if (bins, "equal-width") in BINNINGS else (*BINNINGS, (bins, "equal-width"))
-    gap = [float((r - c).mean()) for r, c in zip(right, conf)]
-    tests = [calibration_test(lp, labels, generator=generator) for lp in chosen]
-    return {
-        "nodes": len(labels),
-        "seeds": len(chosen),
-        "bins": f"{bins} equal-width",
-        "binnings": {
-            f"{B} {scheme}": binning_data([reliability(lp, labels, B, scheme) for lp in chosen], conf)
-            for B, scheme in binnings
-        },
-        "histogram": histogram(torch.cat(conf), torch.cat(right), 20),
-        "mean_confidence": mean([float(c.mean()) for c in conf]),
-        "mean_gap": mean(gap),  # accuracy - confidence: positive is under-confident
-        "ece_interval": list(mean_ece_interval(chosen, labels, bins, generator=generator)),
-        "p": sorted(test.p for test in tests)[len(tests) // 2],
-        "rejected": sum(test.p <= 0.05 for test in tests),
-    }
-
-
 def slice_data(log_probs: Sequence[Tensor], y: Tensor, mask: Tensor, graph: Data) -> dict[str, Any]:
     """The gap of every group of nodes, and the group that is certainly furthest off."""
     found = slices(log_probs, y, mask, structure(graph))
@@ -156,25 +125,56 @@ def changed_nodes(
     ]
 
 
-def method_data(
-    after: Sequence[Tensor],
-    before: Sequence[Tensor],
-    data: Data,
+def limit_data(log_probs: Tensor, graph: Data, interval: Sequence[float], bins: int) -> dict[str, Any]:
+    """What the validation labels and test nodes allow, and what would help."""
+    if graph.get("val_mask") is None:
+        return {}
+    limit = label_limit(log_probs, max(1, int(graph.val_mask.sum())), bins)
+    return {"limit": limit.to_dict(), "advice": advice(limit, (interval[0], interval[1]))}
+
+
+def report_data(
+    log_probs: Sequence[Tensor],
+    y: Tensor,
+    mask: Tensor,
     bins: int = 20,
+    graph: Data | None = None,
+    before: Sequence[Tensor] | None = None,
     generator: torch.Generator | None = None,
 ) -> dict[str, Any]:
-    """The parts of a results record that belong to one method, measured on the test nodes of `data`.
+    """Everything the page shows of one method, from the (N, C) log-probabilities of each seed on the nodes in `mask`.
 
-    `after` and `before` hold the (N, C) log-probabilities of the method and of the uncalibrated model, one for each seed.
+    With the `graph` also by slices of it and what its validation labels allow; with the uncalibrated model's log-probabilities
+    `before` also the paired difference and the nodes that changed most.
     """
-    y, test = data.y, data.test_mask
-    measured = report_data(after, y, test, bins, generator)
-    measured |= slice_data(after, y, test, data)
-    limit = label_limit(after[0][test], max(1, int(data.val_mask.sum())), bins)
-    low, high = measured["ece_interval"]
-    measured |= {"limit": limit.to_dict(), "advice": advice(limit, (low, high))}
-    if any(a is not b for a, b in zip(after, before)):
-        pairs = [lp[test] for lp in after], [lp[test] for lp in before], y[test]
-        measured["against"] = {m: compare(*pairs, m, bins, generator=generator).to_dict() for m in ("ece", "nll")}
-        measured["changed"] = changed_nodes(after, before, y, test, data)
-    return {"ece_interval": [low, high], "measurement": measured}
+    chosen, labels = [lp[mask] for lp in log_probs], y[mask]
+    conf = [confidence(lp)[0].cpu() for lp in chosen]
+    right = [(lp.argmax(dim=1) == labels).cpu().double() for lp in chosen]
+    binnings = BINNINGS if (bins, "equal-width") in BINNINGS else (*BINNINGS, (bins, "equal-width"))
+    gap = [float((r - c).mean()) for r, c in zip(right, conf)]
+    tests = [calibration_test(lp, labels, generator=generator) for lp in chosen]
+    found: dict[str, Any] = {
+        "nodes": len(labels),
+        "seeds": len(chosen),
+        "bins": f"{bins} equal-width",
+        "binnings": {
+            f"{B} {scheme}": binning_data([reliability(lp, labels, B, scheme) for lp in chosen], conf)
+            for B, scheme in binnings
+        },
+        "histogram": histogram(torch.cat(conf), torch.cat(right), 20),
+        "mean_confidence": mean([float(c.mean()) for c in conf]),
+        "mean_gap": mean(gap),  # accuracy - confidence: positive is under-confident
+        "ece_interval": list(mean_ece_interval(chosen, labels, bins, generator=generator)),
+        "p": sorted(test.p for test in tests)[len(tests) // 2],
+        "rejected": sum(test.p <= 0.05 for test in tests),
+    }
+    if graph is not None:
+        found |= slice_data(log_probs, y, mask, graph) | limit_data(chosen[0], graph, found["ece_interval"], bins)
+    if before is not None and any(a is not b for a, b in zip(log_probs, before)):
+        old = [lp[mask] for lp in before]
+        found["against"] = {
+            m: compare(chosen, old, labels, m, bins, generator=generator).to_dict() for m in ("ece", "nll")
+        }
+        if graph is not None:
+            found["changed"] = changed_nodes(log_probs, before, y, mask, graph)
+    return found

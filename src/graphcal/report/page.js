@@ -78,6 +78,61 @@
     histogram(figure.querySelector(".hist"), m.histogram, label);
   }
 
+  function panel(by, groups, old) {                              // one way to cut the nodes
+    const row = 24, left = 132, right = 20, height = groups.length * row + 34, svg = document.createElementNS(NS, "svg");
+    const ends = groups.flatMap(g => [g.gap_low, g.gap_high, (old[g.group] ?? g).gap]);
+    const low = Math.min(-.05, ...ends), high = Math.max(.05, ...ends), x = v => left + (v - low) / (high - low) * (W - left - right);
+    svg.setAttribute("viewBox", `0 0 ${W} ${height}`);
+    svg.setAttribute("role", "img");
+    svg.setAttribute("aria-label", `${by}: ` + groups.map(g => `${g.group}, ${g.nodes} nodes, gap ${pct(g.gap)} points`).join("; "));
+    add(svg, "line", { class: "diagonal", x1: x(0), x2: x(0), y1: 4, y2: height - 30 });
+    for (const t of [low, 0, high]) add(svg, "text", { x: x(t), y: height - 12, "text-anchor": "middle" }, (t > 0 ? "+" : "") + Math.round(100 * t));
+    groups.forEach((g, i) => {
+      const y = i * row + 16, side = g.gap >= 0 ? "under" : "over";
+      add(svg, "text", { x: left - 10, y: y + 4, "text-anchor": "end", class: g.small ? "few" : "" }, g.group + (g.small ? " (few)" : ""));
+      if (old[g.group]) add(svg, "circle", { class: "hollow", cx: x(old[g.group].gap), cy: y, r: 4 });
+      add(svg, "line", { class: `gap ${side}`, x1: x(g.gap_low), x2: x(g.gap_high), y1: y, y2: y });
+      const dot = add(svg, "circle", { class: side, cx: x(g.gap), cy: y, r: 5 });
+      add(dot, "title", {}, `${g.group}: ${g.nodes} nodes, says ${pct(g.confidence)} %, right ${pct(g.accuracy)} %`);
+    });
+    const figure = document.createElement("figure"), caption = document.createElement("figcaption");
+    caption.textContent = by[0].toUpperCase() + by.slice(1);
+    figure.append(caption, svg);
+    return figure;
+  }
+
+  function showSlices(name, base) {
+    const m = data.methods[name], old = data.methods[base].slices || [];
+    const kinds = [...new Set((m.slices || []).map(s => s.by))].filter(by => by !== "outcome");
+    const find = by => Object.fromEntries(old.filter(s => s.by === by).map(s => [s.group, s]));
+    pick("slices").replaceChildren(...kinds.map(by => panel(by, m.slices.filter(s => s.by === by), name === base ? {} : find(by))));
+    pick("worst").textContent = m.worst ? `Worst group of ${data.labels[name]}: ${m.worst}.` : `No group of ${data.labels[name]} is certainly off.`;
+  }
+
+  function showChanged(name) {
+    const body = pick("changed").tBodies[0], nodes = data.methods[name].changed || [];
+    body.replaceChildren(...nodes.map(n => {
+      const tr = document.createElement("tr");
+      const put = (text, value) => { const td = document.createElement("td"); td.textContent = text; if (value !== undefined) { td.dataset.value = value; td.className = "number"; } tr.appendChild(td); return td; };
+      put(n.node, n.node).className = "";
+      put(pct(n.before), n.before);
+      put(pct(n.after), n.after);
+      const svg = document.createElementNS(NS, "svg"), x = v => 4 + 112 * v;
+      for (const [k, v] of Object.entries({ viewBox: "0 0 120 14", width: 120, height: 14, role: "img", "aria-label": `from ${pct(n.before)} to ${pct(n.after)} percent` })) svg.setAttribute(k, v);
+      const side = n.after >= n.before ? "under" : "over";
+      add(svg, "line", { class: "axis", x1: 4, x2: 116, y1: 7, y2: 7 });
+      add(svg, "line", { class: `gap ${side}`, x1: x(n.before), x2: x(n.after), y1: 7, y2: 7 });
+      add(svg, "circle", { class: "hollow", cx: x(n.before), cy: 7, r: 3 });
+      add(svg, "circle", { class: side, cx: x(n.after), cy: 7, r: 4 });
+      put("").appendChild(svg);
+      put(pct(n.right, 0), n.right);
+      put(n.why).className = "wrap";
+      return tr;
+    }));
+    if (!nodes.length) { const td = body.insertRow().insertCell(); td.colSpan = 6; td.textContent = "This method changes no confidence."; }
+    for (const th of pick("changed").tHead.rows[0].cells) if (th.hasAttribute("aria-sort")) th.setAttribute("aria-sort", "none");
+  }
+
   function numbers(name, binning) {
     const bins = data.methods[name].binnings[binning], table = document.createElement("table");
     const line = (tag, values) => {
@@ -92,10 +147,14 @@
   }
 
   function update() {
-    const name = pick("method").value, binning = pick("binning").value;
-    show(pick("before"), data.before, binning);
+    const name = pick("method").value, base = pick("base").value, binning = pick("binning").value;
+    show(pick("before"), base, binning);
     show(pick("after"), name, binning);
     numbers(name, binning);
+    if (pick("slices")) showSlices(name, base);
+    if (pick("changed")) showChanged(name);
+    for (const [of, chosen] of [[".chosen-name", name], [".base-name", base]])
+      for (const span of document.querySelectorAll(of)) span.textContent = data.labels[chosen];
     pick("spoken").textContent = `${data.labels[name]}: ${said(data.methods[name].binnings[binning])}`;
     for (const row of document.querySelectorAll("#methods tbody tr")) row.classList.toggle("chosen", row.dataset.method === name);
   }
@@ -114,8 +173,7 @@
 
   for (const table of document.querySelectorAll("table")) if (table.tHead) sortable(table);
   if (pick("method")) {
-    pick("method").addEventListener("change", update);
-    pick("binning").addEventListener("change", update);
+    for (const id of ["base", "method", "binning"]) pick(id).addEventListener("change", update);
     update();
   }
 })();

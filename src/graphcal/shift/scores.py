@@ -1,6 +1,6 @@
 """Confidence looked at from the side that ECE hides: on right and on wrong predictions, and with its sign.
 
-gap         mean confidence - accuracy              > 0: over-confident
+gap         accuracy - mean confidence              < 0: over-confident
 conf_right  mean confidence of right predictions    conf_wrong   that of wrong ones
 over/under  the parts of ECE from bins that are too sure, and not sure enough
 auroc       does confidence tell right from wrong?  a monotone map of confidence cannot change it
@@ -24,7 +24,7 @@ def confidence_split(log_probs: Tensor, y: Tensor) -> dict[str, float]:
     return {
         "accuracy": metrics.accuracy(log_probs, y),
         "conf": float(conf.mean()),
-        "gap": float(conf.mean() - right.double().mean()),
+        "gap": metrics.signed_gap(log_probs, y),
         "conf_right": float(conf[right].mean()),
         "conf_wrong": float(conf[~right].mean()),
         "ece": metrics.ece(log_probs, y),

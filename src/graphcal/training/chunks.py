@@ -1,8 +1,8 @@
 """Which replicas train side by side, and on which threads.
 
-Replicas that train on the same nodes share a chunk; a chunk is one stack. Chunks run on threads of their own, one for each of torch's
-threads, with one torch thread each: two threads that never wait for each other are faster than two that meet after each operation,
-by far so on a machine that others use as well. A single chunk keeps torch's threads.
+Replicas that train on the same nodes share a chunk; a chunk is one stack. Chunks run on threads of their own, one for each of
+torch's threads, with one torch thread each: two threads that never wait for each other are faster than two that meet after each
+operation, by far so on a machine that others use as well. A single chunk keeps torch's threads.
 
 A chunk is large enough that Python's share of an epoch stays small, and small enough that what an optimiser step touches
 (four numbers a parameter) stays in a megabyte-sized cache where it can, and in memory where it must.
@@ -94,4 +94,3 @@ def in_threads(
             raise
         finally:
             torch.set_num_threads(threads)
-

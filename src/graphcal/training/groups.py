@@ -1,6 +1,6 @@
 """SCAR's class-centroid-level lever for people with their own model and loop.
 
-    optimizer = torch.optim.Adam(graphcal.param_groups(model, 5e-4, 1e-4), lr=0.01)
+optimizer = torch.optim.Adam(graphcal.param_groups(model, 5e-4, 1e-4), lr=0.01)
 """
 
 from __future__ import annotations

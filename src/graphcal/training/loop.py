@@ -2,15 +2,16 @@
 
     for each epoch:   loss of the training nodes -> gradients -> step;   loss of the validation nodes -> keep the best, or stop
 
-Replica k draws its initial weights and its dropout from its own seed alone, and no arithmetic mixes replicas, so it gives what the
-same run trained alone gives.
+Replica k draws its initial weights and its dropout from its own seed alone, and no arithmetic mixes replicas, so it gives what
+the same run trained alone gives.
 """
 
 from __future__ import annotations
 
-from copy import copy
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from graphcal.backbones import Replicas, Shape, SingleModel, Spec, backbone_of, 
 from graphcal.backbones.dropout import Dropout
 from graphcal.backbones.fields import Field, Graph, Shared, fields, whole
 from graphcal.backbones.operators import feature_matrix, plain_adjacency
+from graphcal.backbones.rerun import noisy_logits, rerun_of
 from graphcal.core import Outputs, check_edges, check_labels
 from graphcal.training.chunks import Chunk, chunked, in_threads
 from graphcal.training.losses import NEEDS_HIDDEN, Pass, Targets, accuracy, loss_of, nll
@@ -96,7 +98,9 @@ def fit(
     keeper = Keeper(model, training, len(replicas))
     places: dict[object, Tensor] = {}
     for epoch in range(training.epochs):
-        loss = criterion(_training_pass(model, learn, Dropout(seeds, epoch, places), training, epoch), learn_targets, training)
+        loss = criterion(
+            _training_pass(model, learn, Dropout(seeds, epoch, places), training, epoch), learn_targets, training
+        )
         optimiser.step(loss.sum(), epoch)
         with torch.no_grad():
             logits = model(check)
@@ -119,7 +123,9 @@ def _training_pass(model: Replicas, field: Field, drop: Dropout, training: Train
         return Pass(model(field, drop), epoch)
     hidden, head = model.representation(field, drop), getattr(model.head, "weight", None)
     if hidden is None or head is None:
-        raise ValueError(f"loss={training.loss!r} needs a backbone with a final linear layer; {type(model).__name__} has none")
+        raise ValueError(
+            f"loss={training.loss!r} needs a backbone with a final linear layer; {type(model).__name__} has none"
+        )
     return Pass(model.head(hidden), epoch, hidden, head)
 
 
@@ -166,7 +172,8 @@ def _runs(
         one.load_state_dict(state)
         with torch.no_grad():
             logits, hidden, final = one(everything)[0], one.representation(everything), one.final(0)
-        outputs = Outputs(logits, _as_split(data, replica), final, None if hidden is None else hidden[0])
+        again = rerun_of(one, data), partial(noisy_logits, one, everything)
+        outputs = Outputs(logits, _as_split(data, replica), final, None if hidden is None else hidden[0], *again)
         runs.append(Run(replica.seed, outputs, SingleModel(spec, one).eval(), history))
     return runs
 
@@ -178,4 +185,3 @@ def _as_split(data: Data, replica: Replica) -> Data:
     own = copy(data)
     own.train_mask, own.val_mask = replica.masks(data)
     return own
-

@@ -10,11 +10,11 @@
 
 Validation always uses the cross-entropy, so early stopping is the same for all.
 
-Departures. AU-LS: no official code was found; with e < 0 the loss has no lower bound, and the floor 1e-9 inside the logarithm is the
-one in SCAR's baseline script. GCL: no official code was found either; the form is that of a third-party implementation, the gradient
-flows through both factors, and gamma is not published (0.1 is ours). The centroid term is the SCAR reviewers' suggestion of
-pulling representations to their centroids while training; no paper defines it. It is scale free because centroids are an order of
-magnitude longer than representations (about 10 against 0.7 on Cora).
+Departures. AU-LS: no official code was found; with e < 0 the loss has no lower bound, and the floor 1e-9 inside the logarithm is
+the one in SCAR's baseline script. GCL: no official code was found either; the form is that of a third-party implementation, the
+gradient flows through both factors, and gamma is not published (0.1 is ours). The centroid term is the SCAR reviewers' suggestion
+of pulling representations to their centroids while training; no paper defines it. It is scale free because centroids are an order
+of magnitude longer than representations (about 10 against 0.7 on Cora).
 """
 
 from __future__ import annotations

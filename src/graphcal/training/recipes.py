@@ -22,8 +22,8 @@ from graphcal.training.settings import Training
 
 if sys.version_info >= (3, 11):
     import tomllib
-else:  # pragma: no cover
-    import tomli as tomllib
+else:
+    import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
 
 RECIPES = ("cagcn", "scar-code", "official")
 
@@ -38,9 +38,7 @@ class Preset:
     sources: tuple[str, ...] = ()
 
 
-def recipe(
-    name: str, backbone: str, dataset: str | None = None, labels_per_class: int | None = None
-) -> Training:
+def recipe(name: str, backbone: str, dataset: str | None = None, labels_per_class: int | None = None) -> Training:
     """The training settings of a recipe; `preset` gives the backbone's settings as well."""
     return preset(name, backbone, dataset, labels_per_class).training
 

@@ -38,10 +38,11 @@ class Replica:
                 raise ValueError(f"the graph has no {name}: give it one, as a boolean tensor with one entry a node")
             chosen.append(check_mask(mask, int(data.num_nodes), name))
         train, val = chosen
-        if (train & val).any():
+        both = (train & val).nonzero().flatten()
+        if len(both):
             raise ValueError(
-                f"train_mask and val_mask share {int((train & val).sum())} nodes (first: node {int((train & val).nonzero()[0])}): "
-                "early stopping needs nodes the model is not trained on"
+                f"train_mask and val_mask share {len(both)} nodes (first: node {int(both[0])}): early stopping needs nodes the "
+                "model is not trained on"
             )
         return train, val
 
@@ -67,4 +68,3 @@ class Run:
     outputs: Outputs
     model: nn.Module  # model(x, edge_index) -> logits (N, C), on any graph
     history: History
-

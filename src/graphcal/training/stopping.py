@@ -1,9 +1,9 @@
 """The best state of every replica, and when it has seen enough.
 
-    loss       the state with the lowest validation cross-entropy; stop after `patience` epochs without a lower one
-    accuracy   the same with the highest validation accuracy
-    both       GAT's rule: a state is kept when neither is worse than the best of both so far; an epoch counts as progress when
-               either is not worse
+loss       the state with the lowest validation cross-entropy; stop after `patience` epochs without a lower one
+accuracy   the same with the highest validation accuracy
+both       GAT's rule: a state is kept when neither is worse than the best of both so far; an epoch counts as progress when
+           either is not worse
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from torch_geometric.data import Data
 from graphcal import metrics
 from graphcal.core import check_mask
 from graphcal.training import Replica, Run, Training, train_replicas
-from graphcal.tuning.search import Progress
+from graphcal.tuning.candidates import Progress, settled
 
 PAPER_DECAYS = (5e-3, 5e-4, 5e-5, 5e-6)
 PLACES = ("final", "global", "others")
@@ -45,7 +45,7 @@ def sweep_decay(
         if place not in PLACES:
             raise ValueError(f"which={place!r} is not one of {', '.join(PLACES)}, both")
     mask = check_mask(data.get(on), int(data.num_nodes), on)
-    training = training or Training()
+    training = settled(backbone, training)
     seeds = list(seeds)
     cells = [(place, decay) for place in places for decay in decays]
     replicas = [_replica(place, decay, seed, training) for place, decay in cells for seed in seeds]
@@ -77,5 +77,5 @@ def _measured(run: Run, mask: Any) -> dict[str, float]:
         "ece_floor": metrics.ece_floor(log_probs),
         "nll": metrics.nll(log_probs, y),
         "conf": conf,
-        "gap": conf - accuracy,
+        "gap": accuracy - conf,
     }

@@ -1,0 +1,75 @@
+"""GCNII: Chen et al., Simple and Deep Graph Convolutional Networks, ICML 2020 (arXiv 2007.02133), Eq. 5.
+
+    h_0 = relu(drop(X) W_0 + b_0)
+    s_l = (1 - a) A drop(h_{l-1}) + a h_0,   h_l = relu((1 - t_l) s_l + t_l s_l W_l),   t_l = log(theta / l + 1)
+    z   = drop(h_L) W + b
+
+W^(K) = W and h^(K) = h_L: nothing is propagated after the last convolution. The official code decays W_0 and W in one group;
+SCAR's lever must move W alone, so they are two here. The convolutions have a decay of their own (`inner_weight_decay`).
+
+Departures: the convolutions start uniform in +-1/sqrt(out) as in the official code, whatever the recipe's ``init`` says for the
+two linear layers (whose official law is ``linear``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from graphcal.backbones.dropout import Dropout, relu_dropout
+from graphcal.backbones.fields import Field
+from graphcal.backbones.layers import Linear, Linears
+from graphcal.backbones.operators import symmetric
+from graphcal.backbones.shape import Replicas, Shape
+from graphcal.core import FinalLayer
+
+
+@dataclass(frozen=True)
+class GCNII:
+    layers: int = 64
+    alpha: float = 0.1
+    theta: float = 0.5
+
+    def prepare(self, edges: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        return symmetric(edges), x
+
+    def build(self, shape: Shape, generators: Sequence[torch.Generator]) -> Replicas:
+        return GCNIIReplicas(self, shape, generators)
+
+
+class GCNIIReplicas(Replicas):
+    head: Linear
+
+    def __init__(self, spec: GCNII, shape: Shape, generators: Sequence[torch.Generator]) -> None:
+        super().__init__()
+        self.shape, self.spec, self.depth = shape, spec, spec.layers
+        width = shape.hidden
+        self.first = Linear(shape.features, width, generators, shape.init)
+        self.convs = Linears(Linear(width, width, generators, "uniform", bias=False) for _ in range(spec.layers))
+        self.head = Linear(width, shape.classes, generators, shape.init)
+
+    def representation(self, field: Field, drop: Dropout | None = None) -> Tensor:
+        a, p = self.spec.alpha, self.shape.dropout
+        h0 = (field.project(self.first.weight, drop) + self.first.bias).relu()
+        h = h0 if drop is None else drop(h0, field.nodes[0], p, layer=1)
+        for k, conv in enumerate(self.convs):
+            t = log(self.spec.theta / (k + 1) + 1)
+            h0 = field.keep_own(h0, k)
+            s = torch.add(a * h0, field.hops[k] @ h, alpha=1 - a)
+            z = torch.baddbmm(s, s, conv.weight, beta=1 - t, alpha=t)
+            h = relu_dropout(z, None, drop, field.nodes[k + 1], p, layer=k + 2)
+        return field.keep_asked(h)
+
+    def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
+        return self.head(self.representation(field, drop))
+
+    def final(self, replica: int) -> FinalLayer:
+        return self.head.final(replica)
+
+    def inner_parameters(self) -> list[nn.Parameter]:
+        return list(self.convs.parameters())

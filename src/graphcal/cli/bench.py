@@ -1,0 +1,163 @@
+"""``graphcal bench``: a table or figure of the paper, resumable, side by side with the published numbers."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from graphcal.bench.session import Session
+
+
+def bench(
+    preset: str = typer.Argument(..., help="A preset (`graphcal bench list`), or `status`."),
+    folder: Path = typer.Argument(None, help="With `status`: the folder to look at."),
+    only: list[str] = typer.Option(
+        [], help="Part of it: dataset=cora,calibrator=ts (axes, method, calibrator, seed, split)."
+    ),
+    runs: int = typer.Option(None, min=1, help="Seeds or splits for each cell. Default: the preset's."),
+    engine: str = typer.Option("process", help="process (a worker a core), serial, or ray."),
+    workers: int = typer.Option(0, min=0, help="Workers of the process engine or of a local Ray. 0: one a core."),
+    address: str = typer.Option(None, help="Address of a Ray cluster (with --engine ray)."),
+    out: Path = typer.Option(
+        Path("graphcal-bench"), help="Folder for records, models and tables. What is there is not done again."
+    ),
+    resume: bool = typer.Option(True, help="Keep what is finished; --no-resume begins anew in an empty folder."),
+    dry_run: bool = typer.Option(False, help="Count the cells and estimate the time; compute nothing."),
+    publish: Path = typer.Option(None, help="Also write the table here, with its command, time and machine."),
+) -> None:
+    """Remake a table or figure of the paper beside the published numbers.
+
+        graphcal bench list                                              # the presets
+        graphcal bench table-gcn --only dataset=cora --runs 10
+        graphcal bench table-gcn --dry-run
+        graphcal bench status graphcal-bench
+
+    Kill it at any moment and give the same command again: only the cells in flight are lost.
+    """  # fmt: skip
+    from rich.console import Console
+
+    console = Console()
+    if preset == "list":
+        return _list(console)
+    if preset == "status":
+        return _status(folder or out, console)
+    from graphcal.bench.engines import engine_of
+    from graphcal.bench.session import Session
+
+    chosen = engine_of(engine, address, workers)
+    session = Session.of(preset, out, ",".join(only), runs)
+    if not resume and session.store.finished():
+        raise ValueError(
+            f"--no-resume: {out} already holds {len(session.store.finished())} finished cells; name another folder"
+        )
+    count = 1 if engine == "serial" else workers or _cores()
+    if dry_run:
+        return _estimate(session, count, console)
+    session.remember()
+    interrupted = _run(session, chosen, count)
+    _finish(session, publish, console)
+    if interrupted:
+        console.print("Interrupted. The same command goes on from here.")
+        raise typer.Exit(130)
+    if session.failed():
+        raise typer.Exit(1)
+
+
+def _cores() -> int:
+    import os
+
+    return os.cpu_count() or 1
+
+
+def _list(console: Any) -> None:
+    from graphcal.bench.presets import preset_titles
+
+    for name, title in preset_titles().items():
+        console.print(f"[bold]{name:18}[/] {title}", highlight=False, soft_wrap=True)
+
+
+def _status(folder: Path, console: Any) -> None:
+    from graphcal.bench.session import status
+
+    for found in status(folder):
+        console.print(
+            f"[bold]{found.preset}[/]: {found.finished} of {found.cells} cells finished, {len(found.failed)} failed"
+        )
+        for error in dict.fromkeys(found.failed.values()):
+            console.print(f"  {error.splitlines()[0] if error else ''}", markup=False)
+
+
+def _estimate(session: Session, workers: int, console: Any) -> None:
+    from graphcal.bench.costs import clock
+    from graphcal.bench.spec import jobs_of
+
+    todo, left = session.todo(), session.seconds_left()
+    trainings = {base.key for cell in todo for base in cell.bases if not session.store.cache_path(base.key).exists()}
+    console.print(
+        f"{session.preset.name}: {len(session.cells)} cells, {session.finished()} finished, {len(todo)} to do in "
+        f"{len(jobs_of(todo))} jobs with {len(trainings)} trainings."
+    )
+    _unavailable(session, console)
+    wall = "unknown (nothing is done yet to learn from)" if left is None else clock(left / workers)
+    console.print(f"Time on {workers} worker{'s' * (workers > 1)}: {wall}")
+
+
+def _unavailable(session: Session, console: Any) -> None:
+    for name, why in session.unavailable.items():
+        console.print(f"Not run: {name}. {session.preset.reasons.get(name, why.splitlines()[0])}")
+
+
+def _run(session: Session, engine: Any, workers: int) -> bool:
+    """Compute what is left, showing how far it is; True when the user stopped it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from graphcal.bench.costs import clock
+
+    console = Console(stderr=True)
+    _unavailable(session, console)
+    total, seen = len(session.cells), [0.0]
+    columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} cells")]
+    columns += [TimeElapsedColumn(), TextColumn("{task.fields[left]}")]
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task(session.preset.name, total=total, completed=session.finished(), left="")
+
+        def tick() -> None:
+            if time.monotonic() - seen[0] < 1.0:
+                return
+            left = session.seconds_left()
+            failed = len(session.store.failed() & session.cells.keys())
+            note = f"about {clock(None if left is None else left / workers)} left" + (
+                f", {failed} failed" if failed else ""
+            )
+            bar.update(task, completed=session.finished(), left=note)
+            seen[0] = time.monotonic()
+
+        try:
+            session.run(engine, tick)
+        except KeyboardInterrupt:
+            return True
+        finally:
+            bar.update(task, completed=session.finished(), left="")
+    return False
+
+
+def _finish(session: Session, publish: Path | None, console: Any) -> None:
+    from graphcal.bench import outputs
+
+    table = session.table()
+    for path in outputs.write_outputs(table, session.store.folder):
+        console.print(str(path), highlight=False)
+    if publish is not None:
+        command = "graphcal " + " ".join(a for a in sys.argv[1:])
+        for path in outputs.publish(table, command, publish):
+            console.print(str(path), highlight=False)
+    failed = session.failed()
+    console.print(f"{session.finished()} of {len(session.cells)} cells finished, {len(failed)} failed.")
+    for error in dict.fromkeys(failed.values()):
+        console.print(f"  {error.splitlines()[0] if error else ''}", markup=False)

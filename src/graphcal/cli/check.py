@@ -1,0 +1,49 @@
+"""``graphcal check``: a gate for pipelines. The exit code is the answer."""
+
+from __future__ import annotations
+
+import json as json_format
+from pathlib import Path
+
+import typer
+
+EXIT = {"pass": 0, "fail": 1, "unknown": 3}
+
+
+def check(
+    predictions: Path = typer.Argument(
+        ..., help="Table with `label` and prob_0.., logit_0.. or log_prob_0.. (Parquet, CSV, npz)."
+    ),
+    max_ece: float = typer.Option(
+        0.05, min=0.0, max=1.0, help="Largest calibration error that is acceptable, as a fraction."
+    ),
+    confidence: float = typer.Option(0.95, min=0.5, max=0.9999, help="How certain the answer must be."),
+    bins: int = typer.Option(20, min=1, help="Equal-width bins (lo, hi], 0 and 1 included."),
+    label: str = typer.Option("label", help="Column that holds the true class."),
+    json: bool = typer.Option(False, "--json", help="Print the decision and its figures as JSON."),
+) -> None:
+    """Is a model calibrated enough? The exit code is the answer.
+
+    0: yes, with that certainty. 1: measurably not. 2: bad input. 3: too few nodes to tell (and how many it would take).
+
+    graphcal check predictions.parquet --max-ece 0.05 --confidence 0.95
+    """
+    from graphcal.metrics.decision import gate
+    from graphcal.predictions import read_predictions
+
+    if max_ece <= 0 or max_ece >= 1:
+        raise ValueError(f"--max-ece must lie between 0 and 1, got {max_ece}; 0.05 means 5 points")
+    found = read_predictions(predictions, label)
+    decision = gate(found.log_probs, found.y, max_ece, confidence, bins)
+    if json:
+        typer.echo(json_format.dumps({**decision.to_dict(), "left_out": found.left_out, "bins": bins}))
+    else:
+        note = f"; {found.left_out:,} rows without a label left out" if found.left_out else ""
+        typer.secho(
+            f"{decision.outcome}: ",
+            nl=False,
+            bold=True,
+            fg={"pass": "green", "fail": "red"}.get(decision.outcome, "yellow"),
+        )
+        typer.echo(decision.sentence() + note)
+    raise typer.Exit(EXIT[decision.outcome])

@@ -1,0 +1,172 @@
+"""Pictures of calibration, drawn on an axis that is given: `draw_*(what, ax)`. Nothing is shown, saved or set globally.
+
+Colours are Okabe and Ito's blue and vermillion (told apart by colour-blind readers) and each meaning also has a marker, a
+hatch or a line style, so the pictures survive grey print. Ink follows the axis, so a dark style stays readable:
+    with plt.style.context("dark_background"): draw_reliability(rel, ax)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphcal.metrics.bands import accuracy_interval, consistency_band
+from graphcal.metrics.bins import Reliability
+from graphcal.metrics.scores import ece_of
+from graphcal.metrics.slices import Slice
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BLUE, VERMILLION = "#0072b2", "#d55e00"
+CYCLE = (BLUE, VERMILLION, "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+MARKERS = "osD^vP"
+
+
+def ink(ax: Axes) -> str:
+    """The colour of the axis's own text: black on light styles, white on dark ones."""
+    return str(ax.xaxis.label.get_color())
+
+
+def frame(ax: Axes, x: str, y: str) -> None:
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+
+
+def draw_reliability(rel: Reliability, ax: Axes, label: str | None = None, counts: bool = True) -> None:
+    """Accuracy against confidence, with the consistency band, each bin's interval, its gap and its share of nodes."""
+    full = (rel.count > 0).numpy()
+    conf, acc, edges = rel.conf.numpy()[full], rel.accuracy.numpy()[full], rel.edges.numpy()
+    low, high = (t.numpy()[full] for t in consistency_band(rel))
+    acc_low, acc_high = (t.numpy()[full] for t in accuracy_interval(rel))
+    left, width = edges[:-1][full], np.diff(edges)[full]
+    ax.bar(
+        left, high - low, width, low, align="edge", color=BLUE, alpha=0.18, linewidth=0, label="calibrated: 95 % band"
+    )
+    ax.plot([0, 1], [0, 1], "--", color=ink(ax), linewidth=1, alpha=0.6)
+    ax.vlines(
+        conf, conf, acc, color=[BLUE if a >= c else VERMILLION for a, c in zip(acc, conf)], linewidth=2, alpha=0.6
+    )
+    ax.vlines(conf, acc_low, acc_high, color=ink(ax), linewidth=0.8, alpha=0.5, label="bin: 95 % interval")
+    for side, colour, marker, name in (
+        (acc >= conf, BLUE, "o", "under-confident"),
+        (acc < conf, VERMILLION, "s", "over-confident"),
+    ):
+        ax.plot(conf[side], acc[side], marker, color=colour, markersize=5, label=name)
+    if counts:
+        share = (rel.count / rel.count.sum()).numpy()
+        ax.bar(
+            edges[:-1], 0.12 * share / share.max(), np.diff(edges), align="edge", color=ink(ax), alpha=0.25, linewidth=0
+        )
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1)
+    ax.set_aspect("equal")
+    ax.set_title(f"{label + ': ' if label else ''}ECE {100 * ece_of(rel):.1f} %", fontsize="medium")
+    frame(ax, "confidence", "accuracy")
+
+
+def draw_before_after(
+    before: Reliability, after: Reliability, ax: Axes, names: tuple[str, str] = ("before", "after")
+) -> None:
+    """Two reliability curves on one axis, with the band of the second."""
+    low, high = consistency_band(after)
+    full = (after.count > 0).numpy()
+    edges = after.edges.numpy()
+    low_full, high_full = low.numpy()[full], high.numpy()[full]
+    ax.bar(
+        edges[:-1][full],
+        high_full - low_full,
+        np.diff(edges)[full],
+        low_full,
+        align="edge",
+        color=BLUE,
+        alpha=0.15,
+        linewidth=0,
+    )
+    ax.plot([0, 1], [0, 1], "--", color=ink(ax), linewidth=1, alpha=0.6)
+    for rel, name, colour, marker, line in (
+        (before, names[0], VERMILLION, "s", ":"),
+        (after, names[1], BLUE, "o", "-"),
+    ):
+        seen = (rel.count > 0).numpy()
+        text = f"{name}, ECE {100 * ece_of(rel):.1f} %"
+        ax.plot(
+            rel.conf.numpy()[seen],
+            rel.accuracy.numpy()[seen],
+            line,
+            marker=marker,
+            color=colour,
+            markersize=4,
+            label=text,
+        )
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1)
+    ax.set_aspect("equal")
+    ax.legend(frameon=False, loc="lower right")
+    frame(ax, "confidence", "accuracy")
+
+
+def draw_confidences(rel: Reliability, ax: Axes) -> None:
+    """How many nodes have which confidence, wrong ones (hatched) below right ones."""
+    share = rel.nodes
+    wrong, right = ((rel.count - rel.right_sum) / share).numpy(), (rel.right_sum / share).numpy()
+    left, width = rel.edges[:-1].numpy(), rel.edges.diff().numpy()
+    ax.bar(
+        left, wrong, width, align="edge", color=VERMILLION, hatch="///", edgecolor=ink(ax), linewidth=0.3, label="wrong"
+    )
+    ax.bar(left, right, width, wrong, align="edge", color=BLUE, edgecolor=ink(ax), linewidth=0.3, label="right")
+    ax.set_xlim(0, 1)
+    ax.legend(frameon=False)
+    frame(ax, "confidence", "share of nodes")
+
+
+def draw_slices(found: Sequence[Slice], ax: Axes, by: str) -> None:
+    """Accuracy minus confidence of each group with its 95 % interval; small groups hollow."""
+    rows = [s for s in found if s.by == by]
+    if not rows:
+        raise ValueError(f"no slices by {by!r}; there are {', '.join(dict.fromkeys(s.by for s in found))}")
+    ax.axvline(0, color=ink(ax), linestyle="--", linewidth=1, alpha=0.6)
+    for row, s in enumerate(reversed(rows)):
+        colour = BLUE if s.gap >= 0 else VERMILLION
+        ax.hlines(row, s.gap_low, s.gap_high, color=colour, linewidth=1.5, alpha=0.6)
+        ax.plot([s.gap], [row], "o" if s.gap >= 0 else "s", color=colour, markerfacecolor="none" if s.small else colour)
+    ax.set_yticks(range(len(rows)), [f"{s.group} ({s.nodes})" for s in reversed(rows)])
+    ax.set_title(by, fontsize="medium")
+    frame(ax, "accuracy - confidence", "")
+
+
+def draw_floor(names: Sequence[str], ece: Sequence[float], floor: Sequence[float], ax: Axes) -> None:
+    """ECE of each method as a bar, the floor of a perfect model as a tick across it."""
+    rows = np.arange(len(names))[::-1]
+    ax.barh(rows, [100 * e for e in ece], height=0.5, color=BLUE, alpha=0.8, label="ECE")
+    ax.vlines([100 * f for f in floor], rows - 0.35, rows + 0.35, color=ink(ax), linewidth=2, label="floor")
+    ax.set_yticks(rows, list(names))
+    ax.legend(frameon=False)
+    frame(ax, "ECE, %", "")
+
+
+def draw_sweep(
+    x: Sequence[float], curves: Mapping[str, Sequence[float]], ax: Axes, name: str = "", log: bool = True
+) -> None:
+    """Metrics over a hyper-parameter, one line each."""
+    for k, (label, values) in enumerate(curves.items()):
+        ax.plot(
+            x, values, marker=MARKERS[k % 6], color=CYCLE[k % 6], linestyle=("-", "--", ":", "-.")[k % 4], label=label
+        )
+    if log:
+        ax.set_xscale("log")
+    ax.legend(frameon=False)
+    frame(ax, name, "")
+
+
+def draw_runtime(names: Sequence[str], seconds: Sequence[float], ece: Sequence[float], ax: Axes) -> None:
+    """What a method costs against what it leaves: seconds to fit, ECE after."""
+    for k, (label, s, e) in enumerate(zip(names, seconds, ece)):
+        ax.plot([s], [100 * e], MARKERS[k % 6], color=CYCLE[k % 6])
+        ax.annotate(label, (s, 100 * e), textcoords="offset points", xytext=(6, 4), fontsize="small")
+    ax.set_xscale("log")
+    frame(ax, "seconds to fit", "ECE, %")

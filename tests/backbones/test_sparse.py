@@ -1,0 +1,99 @@
+"""Sparse products, their gradients, and the two ways to compute them."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from graphcal.backbones import sparse
+from graphcal.backbones.features import Features
+from graphcal.backbones.fields import Shared
+from graphcal.backbones.sparse import Sparse
+
+
+@pytest.fixture(params=["stacked", "looped"])
+def way(request, monkeypatch):
+    if request.param == "looped":
+        monkeypatch.setattr(sparse, "STACKED", 0)
+
+
+def example(rows=9, cols=7, density=0.4, seed=0):
+    made = sp.random(rows, cols, density, format="csr", dtype=np.float32, random_state=np.random.default_rng(seed))
+    made[3] = 0  # an empty row
+    made.eliminate_zeros()
+    return made.tocsr()
+
+
+def checked(function, reference, *inputs):
+    """Same value and same gradients as the reference."""
+    results = []
+    for f in (function, reference):
+        leaves = [t.clone().requires_grad_() for t in inputs]
+        out = f(*leaves)
+        weights = torch.arange(out.numel(), dtype=out.dtype).view(out.shape).sin()
+        (out * weights).sum().backward()
+        results.append([out.detach(), *[leaf.grad for leaf in leaves]])
+    for mine, theirs in zip(*results):
+        assert torch.allclose(mine, theirs, atol=1e-5)
+
+
+def test_product(way):
+    matrix = example()
+    ours, dense = Sparse.from_scipy(matrix, "cpu"), torch.from_numpy(matrix.toarray())
+    checked(lambda h: ours @ h, lambda h: dense @ h, torch.randn(3, 7, 5))
+
+
+def test_product_with_values_of_each_member(way):
+    matrix = example()
+    ours = Sparse.from_scipy(matrix, "cpu")
+
+    def reference(values, h):
+        full = torch.zeros(3, 9, 7).index_put((torch.arange(3)[:, None], ours.rows, ours.cols), values.T)
+        return full @ h
+
+    checked(ours.weighted, reference, torch.randn(ours.nnz, 3), torch.randn(3, 7, 5))
+
+
+def test_softmax_over_rows():
+    ours = Sparse.from_scipy(example(), "cpu")
+
+    def reference(scores):
+        full = torch.full((9, 7, 2), -torch.inf).index_put((ours.rows, ours.cols), scores)
+        return full.softmax(1)[ours.rows, ours.cols]
+
+    scores = torch.randn(ours.nnz, 2) * 30  # large enough to overflow without the shift
+    checked(ours.softmax, reference, scores)
+    assert torch.isfinite(ours.softmax(scores * 100)).all()
+
+
+def test_spread():
+    ours = Sparse.from_scipy(example(), "cpu")
+    checked(ours.spread, lambda p, q: p[ours.rows] + q[ours.cols], torch.randn(9, 2), torch.randn(7, 2))
+
+
+def test_a_matrix_without_entries():
+    ours = Sparse.from_scipy(sp.csr_matrix((4, 3), dtype=np.float32), "cpu")
+    assert torch.equal(ours @ torch.ones(2, 3, 5), torch.zeros(2, 4, 5))
+
+
+@pytest.mark.parametrize("density", [0.05, 0.9], ids=["sparse", "dense"])
+def test_features_choose_a_form_and_agree(density):
+    matrix = example(40, 30, density)
+    rows = np.array([5, 1, 30, 2])
+    part = Features(matrix, rows, torch.device("cpu"))
+    assert (part.dense is not None) == (density > 0.5)
+    x, w, g = torch.from_numpy(matrix.toarray())[rows], torch.randn(2, 30, 6), torch.randn(2, 4, 6)
+    assert torch.allclose(part.times(w), x @ w, atol=1e-5)
+    assert torch.allclose(part.transpose_times(g), x.T @ g, atol=1e-5)
+    assert torch.equal(part.rows, x)
+
+
+def test_a_shared_product_is_found_only_for_the_same_weight_unchanged():
+    shared, weight = Shared(), torch.nn.Parameter(torch.ones(2))
+    shared.keep(weight, "ax", torch.zeros(1))
+    assert shared.find(weight, "ax") is not None
+    assert shared.find(weight, "x0") is None
+    assert shared.find(torch.nn.Parameter(torch.ones(2)), "ax") is None
+    with torch.no_grad():
+        weight.add_(1)
+    assert shared.find(weight, "ax") is None

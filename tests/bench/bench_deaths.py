@@ -1,0 +1,25 @@
+"""Work whose worker is killed; a module without torch, so that a new worker is there at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from graphcal.bench.engines import Report, Tick
+from graphcal.bench.spec import Job
+
+
+def dies_once(job: Job, tick: Tick) -> Report:
+    """Kills its own process the first time it sees a job of more than one cell."""
+    mark = Path(os.environ["BENCH_TEST_FOLDER"]) / job.key
+    if len(job.cells) > 1 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Report(job)
+
+
+def always_dies(job: Job, tick: Tick) -> Report:
+    if len(job.cells) > 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Report(job)

@@ -1,0 +1,126 @@
+"""Three engines, the same records; a worker that dies or a user who stops costs the cells in flight and no more."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from bench_deaths import always_dies, dies_once
+from bench_small import CELL, small
+
+from graphcal.bench.engines import Processes, Serial, Tick, engine_of
+from graphcal.bench.session import Session
+from graphcal.bench.spec import Job
+
+
+def ticked(counter: list[int]) -> Tick:
+    return lambda: counter.append(1)
+
+
+def comparable(session: Session) -> dict[str, object]:
+    """Everything but the seconds."""
+    found = {key: session.store.record(key) for key in session.store.finished()}
+    return {key: (one.spec, one.result, one.versions) for key, one in found.items()}
+
+
+@pytest.fixture(scope="module")
+def serial(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    session = Session.of(small(), tmp_path_factory.mktemp("serial"))
+    ticks: list[int] = []
+    session.run(Serial(), ticked(ticks))
+    assert len(ticks) >= len(session.cells)
+    assert session.finished() == len(session.cells) == 12
+    return session
+
+
+def test_processes_give_the_same_records(serial: Session, tmp_path: Path) -> None:
+    session = Session.of(small(), tmp_path)
+    session.run(Processes(2), ticked([]))
+    assert comparable(session) == comparable(serial)
+
+
+def test_ray_gives_the_same_records(serial: Session, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="the Ray engine needs the extra graphcal[ray]")
+    session = Session.of(small(), tmp_path)
+    session.run(engine_of("ray", workers=2), ticked([]))
+    assert comparable(session) == comparable(serial)
+
+
+def two_jobs() -> list[Job]:
+    return [Job((CELL, replace(CELL, run=(0, 0)))), Job((CELL,))]
+
+
+def test_a_job_whose_worker_was_killed_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH_TEST_FOLDER", str(tmp_path))
+    jobs = two_jobs()
+    reports = list(Processes(1).map(dies_once, jobs, ticked([])))
+    assert {(report.job.key, report.lost) for report in reports} == {(job.key, "") for job in jobs}
+
+
+def test_a_job_that_kills_every_worker_is_given_up_and_the_rest_goes_on() -> None:
+    jobs = two_jobs()
+    reports = {report.job.key: report for report in Processes(1, tries=2).map(always_dies, jobs, ticked([]))}
+    assert reports[jobs[0].key].lost
+    assert not reports[jobs[1].key].lost
+
+
+def test_unknown_engines_and_stray_addresses_are_refused() -> None:
+    with pytest.raises(ValueError, match="unknown engine 'dask'; choose one of process, serial, ray"):
+        engine_of("dask")
+    with pytest.raises(ValueError, match="--address is the address of a Ray cluster, but the engine is 'process'"):
+        engine_of("process", address="auto")
+
+
+STOPPED = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from bench_deaths import always_dies, dies_once
+from bench_small import CELL, small
+from graphcal.bench.engines import Processes
+from graphcal.bench.session import Session
+if __name__ == "__main__":
+    changes = {"base": {"protocol": "public", "block": 1, "training": {"epochs": 2000, "patience": "none", "hidden": 16}}}
+    session = Session.of(small(methods=["uncal"], runs=50, **changes), sys.argv[1])
+    try:
+        session.run(Processes(1), lambda: None)
+    except KeyboardInterrupt:
+        print("stopped", session.finished())
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_ctrl_c_ends_the_workers_and_keeps_what_is_finished(tmp_path: Path) -> None:
+    script = tmp_path / "stopped.py"
+    script.write_text(STOPPED)
+    command = [sys.executable, str(script), str(tmp_path / "out"), str(Path(__file__).parent)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 60
+        while not list((tmp_path / "out").glob("records/*.json")) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        os.killpg(child.pid, signal.SIGINT)  # what a terminal does: the whole group gets it
+        said, _ = child.communicate(timeout=30)
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+    word, finished = said.split()
+    assert word == "stopped"
+    assert 1 <= int(finished) < 50
+    deadline = time.monotonic() + 30
+    while _alive(child.pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not _alive(child.pid)  # nobody is left of the group
+
+
+def _alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

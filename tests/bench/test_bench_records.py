@@ -1,0 +1,86 @@
+"""Files are whole or absent, finished means the record exists, and a lock dies with its process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from bench_small import CELL
+
+from graphcal.bench import records
+from graphcal.bench.records import Record, Store, write_atomically
+
+
+def record() -> Record:
+    return Record(CELL.to_dict(), {"test": {"ece": 0.1}}, {"train": 1.0}, {"graphcal": "0"})
+
+
+def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
+    store, log_probs = Store(tmp_path), torch.randn(5, 3).log_softmax(-1)
+    assert not store.has(CELL)
+    store.put(CELL, record(), log_probs, torch.arange(5))
+    assert store.has(CELL)
+    assert store.finished() == {CELL.key}
+    again = store.record(CELL.key)
+    assert again.cell == CELL
+    assert again.result["test"]["ece"] == 0.1
+    assert torch.equal(store.nodes(CELL.key)[0], log_probs)
+    assert store.nodes(CELL.key)[1].tolist() == list(range(5))
+
+
+def test_a_failure_is_kept_until_the_cell_is_finished(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.fail(CELL, ValueError("no good"))
+    assert store.failed() == {CELL.key}
+    assert store.error(CELL.key) == "ValueError: no good"
+    assert not store.finished()
+    store.put(CELL, record(), torch.zeros(1, 2).log_softmax(-1), torch.zeros(1, dtype=torch.long))
+    assert not store.failed()
+
+
+def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_atomically(tmp_path / "a", b"before")
+
+    def broken(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(records.os, "replace", broken)
+    with pytest.raises(OSError, match="disk is full"):
+        write_atomically(tmp_path / "a", b"after")
+    assert (tmp_path / "a").read_bytes() == b"before"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_the_rest_of_a_killed_write_is_not_a_record(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / f".{CELL.key}.json.123.abcd.json").write_text("{")
+    assert not store.finished()
+
+
+HOLD = """
+import sys, time
+from graphcal.bench.records import Store
+with Store(sys.argv[1]).lock("job") as mine:
+    print(mine, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_lock_keeps_others_out_and_dies_with_its_process(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "True\n"
+        with store.lock("job", wait=False) as mine:
+            assert not mine
+    finally:
+        holder.kill()
+        holder.communicate()
+    with store.lock("job", wait=True) as mine:
+        assert mine

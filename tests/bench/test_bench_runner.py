@@ -1,0 +1,152 @@
+"""Cells are computed once, share trainings, see no test label, choose on validation, and fail alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from bench_small import small
+from torch_geometric.data import Data
+
+from graphcal.bench import models, runner
+from graphcal.bench.engines import Serial
+from graphcal.bench.session import Session, status
+from graphcal.bench.spec import jobs_of
+from graphcal.calibrators import CALIBRATORS, TemperatureScaling
+from graphcal.core import Outputs
+
+
+def ran(folder: Path, **changes: Any) -> Session:
+    session = Session.of(small(**changes), folder)
+    session.remember()
+    session.run(Serial(), lambda: None)
+    return session
+
+
+def test_a_record_holds_what_a_table_needs(tmp_path: Path) -> None:
+    session = ran(tmp_path, runs=2)
+    for key, cell in session.cells.items():
+        record = session.store.record(key)
+        assert record.cell == cell
+        for where in ("test", "unlabelled"):
+            found = record.result[where]
+            assert found["ece_excess"] == pytest.approx(found["ece"] - found["ece_floor"])
+            assert 0 < found["accuracy"] < 1
+        assert record.result["test"]["nodes"] == sum(record.result["bins"]["count"]) == 1000
+        assert record.result["unlabelled"]["nodes"] == 3327 - 120 - 500 - 15  # fifteen nodes have no label
+        assert record.result["nodes"] == {"train": 120, "val": 500, "test": 1000}
+        assert set(record.seconds) == {"train", "search", "fit", "apply"}
+        assert record.versions["graphcal"]
+        log_probs, y = session.store.nodes(key)
+        assert log_probs.shape == (1000, 6)
+        assert record.result["test"]["accuracy"] == pytest.approx(float((log_probs.argmax(-1) == y).double().mean()))
+
+
+def test_methods_share_trainings_and_nothing_is_done_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    train = models.train_replicas
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(len(args[3]))
+        return train(*args, **kwargs)
+
+    monkeypatch.setattr(models, "train_replicas", counted)
+    session = ran(tmp_path)
+    assert calls == [2] * 6  # two blocks of two runs, for the common training and for two candidates of another
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "records").iterdir()}
+    ran(tmp_path)
+    more = ran(tmp_path, methods=["uncal", "ts", "searched", "ets"])
+    assert calls == [2] * 6
+    assert more.finished() == session.finished() + 4
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_validation_chooses_among_trainings(tmp_path: Path) -> None:
+    session = ran(tmp_path, methods=["searched", "small", "zero"], runs=2, define={
+        "searched": {"calibrator": "ts", "search": {"final_weight_decay": [0.5, 0.0]}},
+        "small": {"calibrator": "ts", "training": {"final_weight_decay": 0.5}},
+        "zero": {"calibrator": "ts", "training": {"final_weight_decay": 0.0}},
+    })  # fmt: skip
+    found = {(one.method, one.cell.run): session.store.record(one.cell.key) for one in session.placed}
+    for run in ((0, 0), (0, 1)):
+        chosen, candidates = found["searched", run], [found["small", run], found["zero", run]]
+        best = min(candidates, key=lambda one: one.result["validation"]["nll"])
+        assert chosen.result["validation"] == best.result["validation"]
+        assert chosen.result["test"] == best.result["test"]
+        assert chosen.result["chosen"] == best.spec["bases"][0]["training"]
+        assert chosen.seconds["search"] > 0
+
+
+def test_calibrators_and_training_see_no_test_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Data] = []
+
+    class Peeking(TemperatureScaling):
+        def fit(self, out: Outputs, on: torch.Tensor, stop: torch.Tensor | None = None) -> Any:
+            seen.append(out.graph)
+            return super().fit(out, on, stop)
+
+    train = models.train_replicas
+
+    def watched(data: Data, *args: Any, **kwargs: Any) -> Any:
+        seen.append(data)
+        return train(data, *args, **kwargs)
+
+    monkeypatch.setattr(runner, "CALIBRATORS", {**CALIBRATORS, "ts": Peeking})
+    monkeypatch.setattr(models, "train_replicas", watched)
+    assert ran(tmp_path, methods=["ts"], runs=1).finished() == 1
+    assert len(seen) == 2
+    for graph in seen:
+        assert "test_mask" not in graph
+        assert (graph.y[~(graph.train_mask | graph.val_mask)] == -1).all()
+
+
+def test_a_failing_cell_is_recorded_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(TemperatureScaling):
+        def fit(self, out: Outputs, on: torch.Tensor, stop: torch.Tensor | None = None) -> Any:
+            raise ArithmeticError("the temperature is below zero")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(runner, "CALIBRATORS", {**CALIBRATORS, "ts": Broken})
+        session = ran(tmp_path, methods=["ts", "uncal"], runs=2)
+        assert session.finished() == 2
+        assert set(session.failed().values()) == {"ArithmeticError: the temperature is below zero"}
+        assert "failed: ArithmeticError" in session.table().rows[0].entries["ts"].missing
+        (found,) = status(tmp_path)
+        assert (found.cells, found.finished, len(found.failed)) == (4, 2, 2)
+    session = ran(tmp_path, methods=["ts", "uncal"], runs=2)  # repaired: failed cells are tried again
+    assert session.finished() == 4
+    assert not session.failed()
+
+
+def test_a_training_that_fails_is_tried_once_for_all_its_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        raise MemoryError("too large")
+
+    monkeypatch.setattr(models, "train_replicas", broken)
+    session = ran(tmp_path, methods=["uncal", "ts"], runs=2)
+    assert len(calls) == 1
+    assert len(session.failed()) == 4
+
+
+def test_a_job_that_another_process_holds_is_left_to_it(tmp_path: Path) -> None:
+    session = Session.of(small(runs=2, methods=["uncal"]), tmp_path)
+    (job,) = jobs_of(session.todo())
+    with session.store.lock(f"job-{job.key}"):
+        assert runner.work(job, lambda: None, str(tmp_path), wait=False).busy
+    assert not session.finished()
+    assert not runner.work(job, lambda: None, str(tmp_path), wait=True).busy
+    assert session.finished() == 2
+
+
+def test_runs_over_splits_are_measured_on_their_own_split(tmp_path: Path, shared_data: Path) -> None:
+    base = {"protocol": "geom-gcn", "over": "splits", "block": 2, "training": {"epochs": 3, "hidden": 4}}
+    axes = {"dataset": ["chameleon"], "backbone": ["gcn"]}
+    session = ran(tmp_path, methods=["uncal"], runs=2, axes=axes, base=base, published=[])
+    labels = [session.store.nodes(key)[1] for key in session.cells]
+    assert session.finished() == 2
+    assert not torch.equal(*labels)

@@ -1,0 +1,129 @@
+"""Paired comparison: coverage, level, Holm, and how many nodes a difference takes."""
+
+import pytest
+import torch
+
+from graphcal.metrics import advice, compare, compare_all, ece, holm, label_limit, nodes_needed
+
+from known_truth import predictions
+
+
+def pairs(scale_a, scale_b, simulations, N=1000):
+    """ECE and the comparison of two temperatures on fresh nodes each time."""
+    g, found = torch.Generator().manual_seed(4), []
+    for _ in range(simulations):
+        z = 2 * torch.randn(N, 5, generator=g, dtype=torch.float64)
+        y = torch.multinomial(z.softmax(1), 1, generator=g)[:, 0]
+        a, b = (scale_a * z).log_softmax(1), (scale_b * z).log_softmax(1)
+        found.append((ece(a, y) - ece(b, y), compare(a, b, y, draws=200, generator=g)))
+    return found
+
+
+@pytest.mark.parametrize(("a", "b"), [(1.0, 1.08), (0.6, 1.0), (0.8, 1.3)])
+def test_intervals_cover_the_expected_difference(a, b):
+    found = pairs(a, b, 250)
+    expected = sum(d for d, _ in found) / len(found)
+    assert 0.9 <= sum(c.low <= expected <= c.high for _, c in found) / len(found) <= 0.99
+
+
+def test_a_large_difference_is_found_and_has_the_right_sign():
+    (difference, c), *_ = pairs(0.5, 1.0, 1)
+    assert c.difference == pytest.approx(difference)
+    assert 0.05 < c.low < c.difference < c.high
+    assert c.p < 0.05
+
+
+def test_a_method_does_not_differ_from_itself():
+    log_probs, y = predictions(400)
+    for metric in ("ece", "nll", "brier", "accuracy"):
+        c = compare(log_probs, log_probs, y, metric)
+        assert (c.difference, c.p) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("metric", ["nll", "brier"])
+def test_means_are_compared_node_by_node(metric):
+    calibrated, y = predictions(3000)
+    sharp, _ = predictions(3000, scale=1.6)
+    c = compare(sharp, calibrated, y, metric)
+    assert c.low > 0
+    assert c.p < 0.01
+
+
+def test_seeds_that_disagree_widen_the_interval():
+    calibrated, y = predictions(1500)
+    scales = (0.7, 1.0, 1.3, 1.6)
+    spread = [predictions(1500, scale=s)[0] for s in scales]
+    even = [predictions(1500, scale=1.15)[0]] * 4
+    wide, narrow = (compare(m, [calibrated] * 4, y) for m in (spread, even))
+    assert wide.sd > 1.5 * narrow.sd
+    assert wide.seeds == 4
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_many_methods_are_corrected_together():
+    y = predictions(1500)[1]
+    methods = {name: [predictions(1500, scale=s)[0]] for name, s in (("none", 0.6), ("a", 1.0), ("b", 0.61))}
+    found = compare_all(methods, "none", y)
+    assert set(found) == {"a", "b"}
+    assert found["a"].p >= compare(methods["a"], methods["none"], y).p
+    with pytest.raises(ValueError, match="against must be one of none, a, b, got 'ts'"):
+        compare_all(methods, "ts", y)
+
+
+def test_bad_comparisons_are_refused():
+    log_probs, y = predictions(100)
+    with pytest.raises(ValueError, match="same seeds, one tensor for each; got 2 and 1"):
+        compare([log_probs] * 2, [log_probs], y)
+    with pytest.raises(ValueError, match=r"metric must be one of ece, nll, brier, accuracy, got 'mce'"):
+        compare(log_probs, log_probs, y, "mce")
+
+
+def test_nodes_needed_gives_the_promised_power():
+    """At the number of nodes it names, the difference is found nine times in ten."""
+    c = pairs(0.8, 1.0, 1, N=2000)[0][1]
+    found = pairs(0.8, 1.0, 60, N=2000)
+    expected, sd = sum(d for d, _ in found) / 60, sum(c.sd for _, c in found) / 60
+    needed = nodes_needed(expected, sd, 2000)
+    assert needed < 2000
+    again = pairs(0.8, 1.0, 100, N=needed)
+    assert 0.75 <= sum(c.p <= 0.05 for _, c in again) / 100 <= 1.0
+    assert nodes_needed(c.difference / 2, c.sd, 2000) == pytest.approx(4 * nodes_needed(c.difference, c.sd, 2000), rel=0.01)
+    with pytest.raises(ValueError, match="difference must not be 0"):
+        nodes_needed(0.0, 0.01, 1000)
+
+
+def test_five_hundred_labels_leave_about_two_points():
+    log_probs, _ = predictions(1000, C=3)
+    limit = label_limit(log_probs, 500)
+    assert limit.undetermined == pytest.approx(0.018, abs=0.003)
+    assert limit.floor < limit.measured < limit.floor + limit.true_error
+    assert limit.labels_for(limit.true_error / 2) == pytest.approx(2000, abs=1)
+
+
+def test_the_label_limit_is_what_the_right_calibrator_shows():
+    """Temperatures fitted on n labels, measured on the population: not better than the limit."""
+    from graphcal.metrics.bins import bin_of, equal_width_edges
+    from graphcal.metrics.refinement import best_scale
+
+    errors = []
+    for seed in range(60):
+        log_probs, y = predictions(200, seed=seed)
+        s = best_scale(log_probs, y)
+        truth, _ = predictions(20_000, seed=1000 + seed)
+        c, pred = (s * truth).log_softmax(1).exp().max(1)
+        gap = truth.exp().gather(1, pred[:, None])[:, 0] - c
+        errors.append(float((torch.bincount(bin_of(c, equal_width_edges(20)), gap, minlength=20) / len(c)).abs().sum()))
+    limit = label_limit(predictions(1000)[0], 200).true_error
+    assert 0.6 * limit < sum(errors) / 60 < 2.0 * limit
+
+
+def test_advice_names_what_helps():
+    limit = label_limit(predictions(1000)[0], 500)
+    assert advice(limit, (0.08, 0.12)).startswith("A better method would help")
+    assert "2,000 would halve that" in advice(label_limit(predictions(10_000)[0], 500), (0.0, 0.02))
+    assert advice(label_limit(predictions(300)[0], 5000), (0.0, 0.05)).startswith("More test nodes would tell")

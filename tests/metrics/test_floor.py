@@ -1,0 +1,95 @@
+"""The floor is right, by simulation and by brute force; the debiased error is less biased than the plain one."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from graphcal.metrics import ece, ece_debiased, ece_floor, floor_interval
+from graphcal.metrics.bins import bin_of, equal_width_edges
+from graphcal.metrics.floor import expected_abs_normal, floor_of, mean_abs_deviation
+
+from known_truth import binary, confidences, draw
+
+
+def simulated_floor(conf, draws, generator):
+    """Mean ECE of so many calibrated drawings."""
+    member = torch.nn.functional.one_hot(bin_of(conf, equal_width_edges(20)), 20).double()
+    total = 0.0
+    for _ in range(draws // 100):
+        right = (torch.rand(100, len(conf), generator=generator, dtype=torch.float64) < conf).double()
+        total += float((((right - conf) @ member).abs().sum(1) / len(conf)).sum())
+    return total / draws
+
+
+@pytest.mark.parametrize("shape", ["even", "high", "low"])
+@pytest.mark.parametrize("N", [100, 1000])
+def test_floor_is_right_to_a_twentieth_of_a_point(shape, N):
+    g = torch.Generator().manual_seed(N)
+    conf = confidences(shape, N, g)
+    floor = ece_floor(binary(conf, torch.ones(N))[0])
+    assert floor == pytest.approx(simulated_floor(conf, 4000, g), abs=0.0005 if N >= 1000 else 0.0012)
+
+
+def test_deviation_is_exact_against_all_outcomes():
+    conf = torch.tensor([0.9, 0.35, 0.6, 0.99, 0.5], dtype=torch.float64)
+    expected = 0.0
+    for outcome in itertools.product([0, 1], repeat=5):
+        chance = math.prod(float(c) if o else 1 - float(c) for c, o in zip(conf, outcome))
+        expected += chance * abs(sum(outcome) - float(conf.sum()))
+    assert mean_abs_deviation(conf) == pytest.approx(expected, abs=1e-12)
+
+
+def test_deviation_passes_smoothly_to_the_normal_law():
+    below, above = torch.full((395,), 0.5, dtype=torch.float64), torch.full((405,), 0.5, dtype=torch.float64)
+    slope = mean_abs_deviation(above) / mean_abs_deviation(below)
+    assert slope == pytest.approx(math.sqrt(405 / 395), rel=2e-3)
+
+
+@pytest.mark.parametrize("conf", [0.0, 1.0])
+def test_certain_predictions_have_no_floor(conf):
+    assert floor_of(torch.full((50,), conf), equal_width_edges(20)) == 0.0
+
+
+def test_floor_falls_as_the_root_of_the_number_of_nodes():
+    g = torch.Generator().manual_seed(0)
+    conf = confidences("even", 4000, g)
+    few, many = (floor_of(conf[:N], equal_width_edges(20)) for N in (1000, 4000))
+    assert few / many == pytest.approx(2, rel=0.06)
+
+
+def test_a_million_nodes_use_the_normal_law_and_agree():
+    conf = 0.5 + 0.5 * torch.rand(1_000_001, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    edges = equal_width_edges(20)
+    assert floor_of(conf, edges) == pytest.approx(floor_of(conf[:1_000_000], edges), rel=1e-3)
+
+
+def test_floor_interval_holds_calibrated_errors():
+    g = torch.Generator().manual_seed(0)
+    conf = confidences("even", 1000, g)
+    low, high = floor_interval(binary(conf, torch.ones(1000))[0], draws=2000, generator=g)
+    inside = [low <= ece(*binary(conf, draw(conf, g))) <= high for _ in range(400)]
+    assert 0.92 <= sum(inside) / 400 <= 0.98
+
+
+def test_expected_absolute_normal():
+    x = torch.randn(2_000_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for mean, sd in ((0.0, 1.0), (0.5, 1.0), (3.0, 0.2)):
+        ours = float(expected_abs_normal(torch.tensor(mean).double(), torch.tensor(sd).double()))
+        assert ours == pytest.approx(float((mean + sd * x).abs().mean()), abs=2e-3)
+    assert float(expected_abs_normal(torch.tensor(-0.3).double(), torch.tensor(0.0).double())) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(("offset", "left"), [(0.0, 0.65), (0.04, 0.65)])
+def test_debiasing_removes_bias(offset, left):
+    g = torch.Generator().manual_seed(1)
+    plain, debiased = [], []
+    for _ in range(150):
+        conf = confidences("even", 1000, g) * 0.9 + 0.05
+        data = binary(conf, draw(conf - offset, g))
+        plain.append(ece(*data))
+        debiased.append(ece_debiased(*data))
+    bias = sum(plain) / 150 - offset
+    assert bias > 0.005
+    assert abs(sum(debiased) / 150 - offset) < left * bias

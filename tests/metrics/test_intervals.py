@@ -1,0 +1,116 @@
+"""Intervals cover what they are intervals for: the binned calibration error of the population."""
+
+import pytest
+import torch
+
+from graphcal.metrics import block_ece_interval, ece, ece_interval, mean_ece_interval
+from graphcal.metrics.bins import bin_of, equal_width_edges
+from graphcal.metrics.intervals import random_blocks
+
+from known_truth import binary, confidences, draw, predictions
+
+TRUTHS = {
+    "calibrated": ("high", lambda c: c),
+    "over-confident by 5 points": ("even", lambda c: c - 0.05),
+    "under-confident": ("low", lambda c: c + 0.5 * c * (1 - c)),
+    "wrong in both directions": ("even", lambda c: (c + 0.08 * torch.sin(12 * c)).clamp(0, 1)),
+}
+
+
+def population_error(shape, truth):
+    g = torch.Generator().manual_seed(99)
+    conf = confidences(shape, 1_000_000, g)
+    gap = torch.bincount(bin_of(conf, equal_width_edges(20)), weights=truth(conf) - conf, minlength=20) / len(conf)
+    return float(gap.abs().sum())
+
+
+@pytest.mark.parametrize("case", TRUTHS)
+def test_95_percent_intervals_cover(case):
+    shape, truth = TRUTHS[case]
+    error, g = population_error(shape, truth), torch.Generator().manual_seed(5)
+    covered = 0
+    for _ in range(400):
+        conf = confidences(shape, 1000, g)
+        low, high = ece_interval(*binary(conf, draw(truth(conf), g)), draws=300, generator=g)
+        covered += low <= error <= high
+    assert 0.92 <= covered / 400 <= 0.98
+
+
+def test_large_samples_use_normal_noise_and_agree():
+    g = torch.Generator().manual_seed(0)
+    conf = confidences("even", 20_001, g)
+    data = binary(conf, draw(conf - 0.03, g))
+    normal = ece_interval(*data, draws=2000)
+    small = ece_interval(data[0][:20_000], data[1][:20_000], draws=200)
+    assert normal == pytest.approx(small, abs=0.003)
+
+
+def test_an_interval_is_the_same_each_time_and_widens_with_its_level():
+    log_probs, y = predictions(500, scale=0.7)
+    assert ece_interval(log_probs, y) == ece_interval(log_probs, y)
+    narrow, wide = ece_interval(log_probs, y, level=0.5), ece_interval(log_probs, y, level=0.99)
+    assert wide[0] < narrow[0] < narrow[1] < wide[1]
+    with pytest.raises(ValueError, match="level must lie between 0 and 1"):
+        ece_interval(log_probs, y, level=95)
+
+
+def test_perfect_predictions_have_the_interval_zero():
+    log_probs, y = binary(torch.ones(50, dtype=torch.float64), torch.ones(50))
+    assert ece_interval(log_probs, y) == (0.0, 0.0)
+
+
+def test_one_seed_has_the_interval_of_the_mean_over_one_seed():
+    log_probs, y = predictions(800, scale=0.7)
+    assert mean_ece_interval([log_probs], y, draws=2000) == pytest.approx(ece_interval(log_probs, y, draws=2000), abs=0.006)
+
+
+def test_ten_seeds_on_the_same_nodes_are_not_ten_times_the_nodes():
+    log_probs, y = predictions(800, scale=0.7)
+    one, ten = ece_interval(log_probs, y), mean_ece_interval([log_probs] * 10, y)
+    assert ten[1] - ten[0] == pytest.approx(one[1] - one[0], rel=0.2)
+
+
+def chain(groups, size):
+    """Edges of `groups` cliques."""
+    i, j = torch.meshgrid(torch.arange(size), torch.arange(size), indexing="ij")
+    pairs = torch.stack([i[i != j], j[i != j]])
+    return torch.cat([pairs + k * size for k in range(groups)], 1)
+
+
+def test_blocks_are_neighbourhoods():
+    edges = chain(30, 4)
+    block = random_blocks(edges, 120, torch.Generator().manual_seed(0))
+    assert (block // 4 == torch.arange(120) // 4).all()  # a clique follows one leader of its own
+    assert len(block.unique()) == 30
+
+
+def test_blocks_cover_where_neighbours_are_right_together():
+    """Nodes of a clique share their outcome: resampling nodes is too sure, resampling blocks is not."""
+    g, edges, hit = torch.Generator().manual_seed(3), chain(150, 4), {"nodes": 0, "blocks": 0}
+    nodes, error = torch.arange(600), 0.08
+    for _ in range(150):
+        conf = (0.6 + 0.3 * torch.rand(150, generator=g, dtype=torch.float64)).repeat_interleave(4)
+        right = (torch.rand(150, generator=g, dtype=torch.float64) < conf[::4] - error).double().repeat_interleave(4)
+        data = binary(conf, right)
+        for name, (low, high) in {
+            "nodes": ece_interval(*data, draws=200, generator=g),
+            "blocks": block_ece_interval(*data, edges, nodes, draws=200, generator=g),
+        }.items():
+            hit[name] += low <= error <= high
+    assert hit["nodes"] / 150 < 0.75
+    assert hit["blocks"] / 150 > 0.9
+
+
+def test_blocks_agree_with_nodes_where_there_are_no_edges():
+    log_probs, y = predictions(800, scale=0.7)
+    none = torch.zeros(2, 0, dtype=torch.long)
+    blocks = block_ece_interval(log_probs, y, none.new_tensor([[0], [0]]), torch.arange(800), draws=2000)
+    assert blocks == pytest.approx(ece_interval(log_probs, y, draws=2000), abs=0.006)
+    with pytest.raises(ValueError, match="nodes must name one node for each row"):
+        block_ece_interval(log_probs, y, none, torch.arange(3))
+
+
+def test_the_interval_holds_the_measured_error_when_it_is_large():
+    log_probs, y = predictions(2000, scale=0.4)
+    low, high = ece_interval(log_probs, y)
+    assert low < ece(log_probs, y) < high
