@@ -52,6 +52,7 @@ class Outputs:
     # For calibrators that run the frozen model again; filled by `train`, absent when only numbers are known.
     rerun: Callable[[Tensor], Tensor] | None = None  # edge_weight (E,) -> logits (N, C), differentiable
     noisy_logits: Callable[[torch.Generator], Tensor] | None = None  # logits (N, C) with the model's dropout active
+    premixed: Callable[[Tensor], Tensor] | None = None  # w (N,) -> logits, GAT only: SCAR's mix before the last attention
 
     def __post_init__(self) -> None:
         check_logits(self.logits)
@@ -97,7 +98,7 @@ class Outputs:
         final = None if self.final is None else FinalLayer(*(_moved(t, target) for t in _parts(self.final)))
         graph = self.graph if dtype is not None else self.graph.clone().to(target)
         hidden = None if self.hidden is None else self.hidden.to(target)
-        again = (self.rerun, self.noisy_logits) if dtype is not None else (None, None)  # the model has not moved
+        again = (self.rerun, self.noisy_logits, self.premixed) if dtype is not None else ()  # the model has not moved
         return Outputs(self.logits.to(target), graph, final, hidden, *again)
 
 

@@ -26,7 +26,7 @@ from graphcal.calibrators import CALIBRATORS
 from graphcal.core import Recipe, blinded
 from graphcal.datasets import load
 from graphcal.report import report_data, write
-from graphcal.training import Run, Training, train
+from graphcal.training import Run, Training, preset, train
 
 METRICS = ("accuracy", "ece", "ece_floor", "ece_excess", "nll", "brier")
 
@@ -88,7 +88,8 @@ def run(
     recipes = {name: calibrator(name) for name in dict.fromkeys(["none", *calibrators])}
     data = load(dataset, protocol, labels_per_class, split) if isinstance(dataset, str) else dataset
     seeds = list(seeds)
-    chosen = training or Training()
+    published = preset("cagcn", backbone, data.get("name"), labels_per_class)
+    chosen = training or published.training
     if final_weight_decay is not None:
         chosen = replace(chosen, final_weight_decay=final_weight_decay)
 
@@ -97,7 +98,7 @@ def run(
             progress(f"training {len(seeds)} seeds together, {running} still learning", epoch, epochs)
 
     started = time.perf_counter()
-    runs = train(data, backbone, chosen, seeds, progress=trained)
+    runs = train(data, published.backbone, chosen, seeds, progress=trained)
     train_seconds = time.perf_counter() - started
     methods = _calibrate_and_measure(data, runs, recipes, bins, progress)
     record = {

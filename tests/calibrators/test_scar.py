@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -5,7 +7,8 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from conftest import random_graph
-from graphcal import SCAR, Outputs, TemperatureScaling, structure
+from graphcal import BACKBONES, SCAR, Outputs, TemperatureScaling, Training, structure, train
+from graphcal.core import FinalLayer
 
 
 @pytest.fixture
@@ -296,3 +299,35 @@ def test_a_model_that_is_right_on_every_fitting_node_does_not_become_certain(gra
     confidence = fitted(out)[right].exp().max(-1).values
     before = out.logits[right].softmax(-1).max(-1).values
     assert 0.2 < float((1 - confidence).sum()) <= float((1 - before).sum())  # without smoothed targets: nothing
+
+
+def test_the_official_gat_code_mixes_before_attention():
+    graph = random_graph(nodes=120, train=30, val=50)
+    out = train(graph, "gat", Training(hidden=4, epochs=5), seeds=[0])[0].outputs
+    nothing = SCAR(0.0, 0.0, mix="before-attention").fit(out, graph.val_mask)
+    assert torch.allclose(nothing(out), out.logits.log_softmax(-1), atol=1e-5)
+    moved = SCAR(0.2, 0.4, mix="before-attention").fit(out, graph.val_mask)(out)
+    after = SCAR(0.2, 0.4, keep_predictions=False).fit(out, graph.val_mask)(out)
+    leaked = (moved - out.logits.log_softmax(-1))[graph.train_mask].abs().amax(-1)
+    assert (leaked > 1e-4).any()  # a neighbour's shift reaches training nodes through attention
+    assert not torch.allclose(moved, after, atol=1e-3)  # so it is not Eq. 10
+    with pytest.raises(ValueError, match="needs the outputs of graphcal.train"):
+        SCAR(0.2, 0.4, mix="before-attention").fit(out, graph.val_mask)(replace(out, premixed=None))
+    with pytest.raises(ValueError, match="give it alpha and beta"):
+        SCAR(mix="before-attention")
+
+
+@pytest.mark.parametrize("name", sorted(set(BACKBONES) - {"gpn"}))
+def test_given_weights_agree_with_representation_space_for_every_backbone(name):
+    graph = random_graph(nodes=120, train=30, val=50)
+    out = train(graph, name, Training(hidden=4, epochs=3), seeds=[0])[0].outputs
+    if out.final is None:
+        pytest.skip(f"{name} has no final layer that its logits are linear in")
+    weight, bias, hidden = (v.double() for v in (out.final.weight, out.final.bias, out.hidden))
+    exact = Outputs(hidden @ weight.T + bias, graph, FinalLayer.from_weight(weight, bias), hidden)
+    assert torch.allclose(exact.logits, out.logits.double(), atol=1e-4)
+    near = structure(graph).next_to_training[:, None]
+    w = torch.where(near, 0.01, 0.05).double() * ~graph.train_mask[:, None]
+    moved = ((1 - w) * hidden + w * weight[exact.pred]) @ weight.T + bias
+    ours = SCAR(0.01, 0.05, keep_predictions=False).fit(exact, graph.val_mask)(exact)
+    assert torch.allclose(ours, moved.log_softmax(-1), atol=1e-6)

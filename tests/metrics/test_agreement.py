@@ -8,12 +8,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from known_truth import binary
 from netcal.metrics import ECE, MCE
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from graphcal import metrics
-
-from known_truth import binary
 
 
 @st.composite

@@ -2,11 +2,10 @@
 
 import pytest
 import torch
+from known_truth import predictions
 
 from graphcal.metrics import reliability
 from graphcal.metrics.bins import bin_of, equal_mass_edges, equal_width_edges, tally
-
-from known_truth import predictions
 
 
 @pytest.mark.parametrize(("conf", "expected"), [(0.0, 0), (0.05, 0), (0.0500001, 1), (0.15, 2), (0.55, 10), (1.0, 19)])
@@ -48,7 +47,10 @@ def test_equal_mass_bins_keep_ties_together():
 
 def test_reliabilities_of_parts_add_to_that_of_the_whole():
     log_probs, y = predictions(1000)
-    whole, parts = reliability(log_probs, y), reliability(log_probs[:300], y[:300]) + reliability(log_probs[300:], y[300:])
+    whole, parts = (
+        reliability(log_probs, y),
+        reliability(log_probs[:300], y[:300]) + reliability(log_probs[300:], y[300:]),
+    )
     assert torch.equal(whole.count, parts.count)
     for name in ("conf_sum", "right_sum", "variance", "square"):
         torch.testing.assert_close(getattr(whole, name), getattr(parts, name))

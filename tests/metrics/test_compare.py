@@ -2,10 +2,9 @@
 
 import pytest
 import torch
+from known_truth import predictions
 
 from graphcal.metrics import advice, compare, compare_all, ece, holm, label_limit, nodes_needed
-
-from known_truth import predictions
 
 
 def pairs(scale_a, scale_b, simulations, N=1000):
@@ -92,7 +91,9 @@ def test_nodes_needed_gives_the_promised_power():
     assert needed < 2000
     again = pairs(0.8, 1.0, 100, N=needed)
     assert 0.75 <= sum(c.p <= 0.05 for _, c in again) / 100 <= 1.0
-    assert nodes_needed(c.difference / 2, c.sd, 2000) == pytest.approx(4 * nodes_needed(c.difference, c.sd, 2000), rel=0.01)
+    assert nodes_needed(c.difference / 2, c.sd, 2000) == pytest.approx(
+        4 * nodes_needed(c.difference, c.sd, 2000), rel=0.01
+    )
     with pytest.raises(ValueError, match="difference must not be 0"):
         nodes_needed(0.0, 0.01, 1000)
 

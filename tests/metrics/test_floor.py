@@ -5,12 +5,11 @@ import math
 
 import pytest
 import torch
+from known_truth import binary, confidences, draw
 
 from graphcal.metrics import ece, ece_debiased, ece_floor, floor_interval
 from graphcal.metrics.bins import bin_of, equal_width_edges
 from graphcal.metrics.floor import expected_abs_normal, floor_of, mean_abs_deviation
-
-from known_truth import binary, confidences, draw
 
 
 def simulated_floor(conf, draws, generator):

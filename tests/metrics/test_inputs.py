@@ -2,10 +2,9 @@
 
 import pytest
 import torch
+from known_truth import predictions
 
 from graphcal import metrics
-
-from known_truth import predictions
 
 FUNCTIONS = [
     metrics.accuracy,

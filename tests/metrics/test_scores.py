@@ -4,18 +4,20 @@ import itertools
 
 import pytest
 import torch
+from known_truth import binary, predictions
 
 from graphcal import metrics
 from graphcal.metrics.refinement import best_scale
 
-from known_truth import binary, predictions
-
-LOG_PROBS = torch.tensor([[0.7, 0.2, 0.1], [0.6, 0.3, 0.1], [0.1, 0.8, 0.1], [0.2, 0.7, 0.1]], dtype=torch.float64).log()
+LOG_PROBS = torch.tensor(
+    [[0.7, 0.2, 0.1], [0.6, 0.3, 0.1], [0.1, 0.8, 0.1], [0.2, 0.7, 0.1]], dtype=torch.float64
+).log()
 Y = torch.tensor([0, 1, 1, 0])
 
 
 def test_classwise_ece_by_hand():
-    # two bins: class 0 has {.1, .2} with one label and {.6, .7} with one; class 1 {.2, .3} with one, {.7, .8} with one; class 2 {.1 x 4}, none
+    # two bins: class 0 has {.1, .2} with one label and {.6, .7} with one; class 1 {.2, .3} with one, {.7, .8} with one;
+    # class 2 has {.1, .1, .1, .1} with none
     expected = (abs(1 - 0.3) + abs(1 - 1.3) + abs(1 - 0.5) + abs(1 - 1.5) + 0.4) / (4 * 3)
     assert metrics.classwise_ece(LOG_PROBS, Y, bins=2) == pytest.approx(expected)
 

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from known_truth import binary, confidences, draw, predictions
 
 from graphcal.metrics import kde_ece, smooth_ece
 from graphcal.metrics.smooth import CELLS
-
-from known_truth import binary, confidences, draw, predictions
 
 
 def direct_smooth(conf, right, width):

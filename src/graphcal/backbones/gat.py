@@ -93,7 +93,11 @@ class GATReplicas(Replicas):
         return h if drop is None else drop(h, field.nodes[1], self.shape.dropout, layer=1)
 
     def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
-        x = self.hidden(field, drop) @ self.head.weight
+        return self.last(self.hidden(field, drop), field, drop)
+
+    def last(self, h: Tensor, field: Field, drop: Dropout | None = None) -> Tensor:
+        """The last layer on its input h (R, n, D)."""
+        x = h @ self.head.weight
         shares = self.head.shares(x, field, 1, drop, self.shape.dropout)
         return _attended(field.hops[1], shares, x, self.spec.output_heads).mean(2) + self.head.bias
 

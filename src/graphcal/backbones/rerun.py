@@ -1,4 +1,5 @@
-"""Run a trained model again: on a graph with weighted edges (DCGC), or with its dropout active (CaGCN's official loop).
+"""Run a trained model again: on a graph with weighted edges (DCGC), with its dropout active (CaGCN's official loop), or with the
+input of its last attention layer moved (SCAR's official GAT code).
 
 A GCN with edge weights w, as PyG's GCNConv reads them, a self loop counting 1:
 
@@ -10,6 +11,7 @@ X W_1 is computed once. A product A x is one sparse product; the gradient of the
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +22,7 @@ from torch_geometric.data import Data
 
 from graphcal.backbones.dropout import Dropout
 from graphcal.backbones.fields import Field
+from graphcal.backbones.gat import GATReplicas
 from graphcal.backbones.gcn import GCNReplicas
 from graphcal.backbones.operators import feature_matrix
 from graphcal.backbones.shape import Replicas
@@ -28,6 +31,27 @@ from graphcal.backbones.shape import Replicas
 def rerun_of(model: Replicas, data: Data) -> WeightedGCN | None:
     """``edge_weight (E,) -> logits (N, C)``, differentiable, of a single replica; None for backbones other than GCN."""
     return WeightedGCN(model, data) if isinstance(model, GCNReplicas) else None
+
+
+def premixed_of(model: Replicas, everything: Callable[[], Field]) -> Callable[[Tensor], Tensor] | None:
+    """``w (N,) -> logits (N, C)`` of a single GAT replica with one output head; None for other backbones.
+
+    SCAR's official GAT code moves x, the *un-aggregated* input of the last layer, and runs the whole attention layer again:
+    x <- w W[:, y_hat] + (1 - w) x. Attention changes and a node's shift leaks to its neighbours, so this is not Eq. 10.
+    """
+    if not isinstance(model, GATReplicas) or model.spec.output_heads != 1:
+        return None
+
+    def premixed(weight: Tensor) -> Tensor:
+        field = everything()
+        with torch.no_grad():
+            x = model.hidden(field, None)  # (1, N, D)
+            pred = model.last(x, field)[0].argmax(-1)
+            centroid = model.head.weight[0].T[pred]  # (N, D)
+            w = weight.to(x)[:, None]
+            return model.last(w * centroid + (1 - w) * x, field)[0]
+
+    return premixed
 
 
 def noisy_logits(model: Replicas, everything: Field, generator: torch.Generator) -> Tensor:

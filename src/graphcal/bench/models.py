@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
@@ -21,9 +21,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.backbones import BACKBONES, Replicas, Shape, SingleModel, Spec
-from graphcal.backbones.fields import Graph, whole
+from graphcal.backbones.fields import Field, Graph, whole
 from graphcal.backbones.operators import feature_matrix, plain_adjacency
-from graphcal.backbones.rerun import noisy_logits, rerun_of
+from graphcal.backbones.rerun import noisy_logits, premixed_of, rerun_of
 from graphcal.bench.records import Store, write_atomically
 from graphcal.bench.spec import Base, RunId, canonical
 from graphcal.core import FinalLayer, Outputs
@@ -78,9 +78,9 @@ def _train(base: Base, path: Path, graphs: Graphs) -> None:
     seen.y = torch.where(known, seen.y, -1)
     del seen.test_mask
     backbone = BACKBONES[base.backbone](**base.architecture)
-    started = time.perf_counter()
+    started = time.process_time()
     runs = train_replicas(seen, backbone, Training(**base.training), replicas)
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     tensors: dict[str, Tensor] = {}
     for number, run in enumerate(runs):
         out, model = run.outputs, _replicas(run)
@@ -115,12 +115,31 @@ def _outputs(base: Base, path: Path, number: int, graph: Data) -> Outputs:
     model = spec.build(shape, [torch.Generator()])
     model.load_state_dict({name[len("state/") :]: t for name, t in kept.items() if name.startswith("state/")})
     final = FinalLayer.from_weight(kept["weight"], kept["bias"]) if "weight" in kept else None
-    again = rerun_of(model, graph), partial(_noisy, spec, model, graph)
+    everything = partial(_everything, spec, model, graph)
+    again = rerun_of(model, graph), partial(_noisy, model, everything), premixed_of(model, everything)
     return Outputs(kept["logits"], graph, final, kept.get("hidden"), *again)
 
 
-def _noisy(spec: Spec, model: Replicas, graph: Data, generator: torch.Generator) -> Tensor:
-    """The logits with the model's dropout active."""
+def _everything(spec: Spec, model: Replicas, graph: Data) -> Field:
+    """The whole graph as the model reads it; made only when a calibrator runs the model again."""
     operator, x = spec.prepare(plain_adjacency(graph.edge_index, int(graph.num_nodes)), feature_matrix(graph.x))
-    field = whole(Graph(operator, x, graph.edge_index.device, model.shape.input_dropout), model.depth)
-    return noisy_logits(model, field, generator)
+    return whole(Graph(operator, x, graph.edge_index.device, model.shape.input_dropout), model.depth)
+
+
+@dataclass(frozen=True, eq=False)
+class Noisy:
+    """The logits of a model with its dropout active."""
+
+    spec: Spec
+    model: Replicas
+    graph: Data
+
+    @cached_property
+    def field(self) -> Field:
+        edges = plain_adjacency(self.graph.edge_index, int(self.graph.num_nodes))
+        operator, x = self.spec.prepare(edges, feature_matrix(self.graph.x))
+        prepared = Graph(operator, x, self.graph.edge_index.device, self.model.shape.input_dropout)
+        return whole(prepared, self.model.depth)
+
+    def __call__(self, generator: torch.Generator) -> Tensor:  # (N, C)
+        return noisy_logits(self.model, self.field, generator)

@@ -46,14 +46,13 @@ def _written(texts: dict[str, str], folder: Path) -> list[Path]:
 
 def computing_seconds(table: Table) -> float:
     """Seconds of one core behind the table; a training that several methods share is counted once."""
-    trained: dict[str, float] = {}
+    trained: dict[tuple[str, str], float] = {}
     total = 0.0
     for row in table.rows:
         for entry in row.entries.values():
             for record in entry.records:
-                cell = record.cell
-                models = " ".join([*(base.key for base in cell.bases), str(cell.run)])
-                trained[models] = record.seconds["train"] + record.seconds["search"]
+                run = str(record.spec["run"])
+                trained |= {(base, run): float(seconds) for base, seconds in record.seconds["trained"].items()}
                 total += record.seconds["fit"] + record.seconds["apply"]
     return total + sum(trained.values())
 

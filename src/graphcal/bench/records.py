@@ -44,7 +44,7 @@ class Record:
 
     spec: Mapping[str, Any]
     result: Mapping[str, Any]  # chosen, test, unlabelled, validation, bins, note
-    seconds: Mapping[str, float]  # train, search, fit, apply
+    seconds: Mapping[str, Any]  # of one core: train, search, fit, apply; trained: of each candidate
     versions: Mapping[str, str]
 
     @property

@@ -111,3 +111,21 @@ class CentroidPull(Calibration):
         own = out.pred[:, None]
         margin = s[:, None] * (out.logits.gather(-1, own) - out.logits)
         return largest_safe_weight(w, margin, push.gather(-1, own) - push)
+
+
+class MixBeforeAttention(Calibration):
+    """SCAR's official GAT code: the input of the last attention layer moves, then the layer attends again."""
+
+    pull: Tensor  # (2,) alpha, beta
+    train_nodes: Tensor
+    graph_nodes: int
+
+    def forward(self, out: Outputs) -> Tensor:
+        if out.premixed is None:
+            raise ValueError(
+                "SCAR(mix='before-attention') runs the last attention layer again: it needs the outputs of graphcal.train with "
+                "backbone 'gat' and one output head"
+            )
+        w = groups(out, "side") @ self.pull.double()
+        w = torch.where(structure(out.graph).train_mask, torch.zeros_like(w), w)
+        return out.premixed(w).log_softmax(-1)

@@ -23,7 +23,8 @@ weight is capped where its margin over some class would vanish (closed form), an
 
 Departures: weights may have either sign when fitted (an over-confident model needs a negative one).
 `centroids="means"` takes the class means of the training representations as centroids instead of the columns of W, which
-are some fifteen times longer than any representation.
+are some fifteen times longer than any representation. `mix="before-attention"` is what the official GAT code does (it moves the
+input of the last attention layer and attends again), kept for reproduction; it is not Eq. 10 and may change predictions.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ import torch
 from torch import Tensor
 
 from graphcal.calibrators.card import Card
-from graphcal.calibrators.centroid_pull import CentroidPull, groups, with_constant
+from graphcal.calibrators.centroid_pull import CentroidPull, MixBeforeAttention, groups, with_constant
 from graphcal.calibrators.fitting import fit_linear, nll_of, platt_targets, soft_nll
 from graphcal.calibrators.leave_one_out import leave_one_out_logits
 from graphcal.calibrators.node_facts import node_facts, standardised
@@ -62,6 +63,7 @@ class SCAR:
     per: str = "side"
     centroids: str = "weights"
     criterion: str = "nll"  # of search="grid"
+    mix: str = "after"  # "before-attention": the official GAT code, for reproduction only
 
     card: ClassVar[Card] = Card(
         title="SCAR, node level",
@@ -86,6 +88,10 @@ class SCAR:
             raise ValueError("given weights alpha and beta belong to per='side'")
         if self.search == "grid" and (given or self.temperature or self.per != "side"):
             raise ValueError("search='grid' is the paper's search for alpha and beta: nothing else may be set with it")
+        if self.mix != "after" and (self.alpha is None or self.beta is None or self.temperature):
+            raise ValueError(
+                "mix='before-attention' is the official GAT code: give it alpha and beta, and no temperature"
+            )
         plain = given or self.temperature or self.search == "grid" or self.per != "side"
         if self.graph and plain:
             raise ValueError(
@@ -94,7 +100,11 @@ class SCAR:
         if self.graph is None:
             object.__setattr__(self, "graph", not plain)
 
-    def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> CentroidPull:
+    def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> CentroidPull | MixBeforeAttention:
+        if self.mix == "before-attention":
+            fitting_nodes(out, on)
+            pull = out.logits.new_tensor([self.alpha, self.beta])
+            return MixBeforeAttention(pull=pull, **training_set_of(out))
         problem = _Problem(self, out, fitting_nodes(out, on))
         if self.search == "grid":
             return problem.calibration(problem.on_grid())[0]
@@ -111,6 +121,7 @@ CHOICES = {
     "per": ("side", "shared", "hop"),
     "centroids": ("weights", "means"),
     "criterion": ("nll", "ece"),
+    "mix": ("after", "before-attention"),
 }
 
 

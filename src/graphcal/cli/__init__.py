@@ -11,6 +11,7 @@ from graphcal.cli.bench import bench
 from graphcal.cli.check import check
 from graphcal.cli.datasets import datasets
 from graphcal.cli.explain import explain
+from graphcal.cli.methods import methods
 from graphcal.cli.report import report
 from graphcal.cli.run import run
 from graphcal.cli.shift import shift
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.command()(run)
 app.command()(bench)
 app.command()(datasets)
+app.command()(methods)
 app.command()(check)
 app.command()(report)
 app.command()(explain)

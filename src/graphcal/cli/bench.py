@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +59,8 @@ def bench(
         return _estimate(session, count, console)
     session.remember()
     interrupted = _run(session, chosen, count)
-    _finish(session, publish, console)
+    parts = [f"graphcal bench {preset}", f"--only {','.join(only)}" if only else "", f"--runs {runs}" if runs else ""]
+    _finish(session, publish, " ".join(filter(None, parts)), console)
     if interrupted:
         console.print("Interrupted. The same command goes on from here.")
         raise typer.Exit(130)
@@ -147,14 +147,13 @@ def _run(session: Session, engine: Any, workers: int) -> bool:
     return False
 
 
-def _finish(session: Session, publish: Path | None, console: Any) -> None:
+def _finish(session: Session, publish: Path | None, command: str, console: Any) -> None:
     from graphcal.bench import outputs
 
     table = session.table()
     for path in outputs.write_outputs(table, session.store.folder):
         console.print(str(path), highlight=False)
     if publish is not None:
-        command = "graphcal " + " ".join(a for a in sys.argv[1:])
         for path in outputs.publish(table, command, publish):
             console.print(str(path), highlight=False)
     failed = session.failed()

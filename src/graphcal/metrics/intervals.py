@@ -105,7 +105,7 @@ def smallest(enough: Callable[[float], bool], high: float = 1.0) -> float:
     low = 0.0
     if enough(low):
         return low
-    for _ in range(24):
+    for _ in range(17):  # to 1e-5
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return (low + high) / 2

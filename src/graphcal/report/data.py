@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 
 from graphcal.graphs import UNREACHABLE, Structure, neighbour_agreement, structure
 from graphcal.metrics.bands import accuracy_interval, consistency_band
-from graphcal.metrics.bins import Reliability, confidence, equal_width_edges, reliability, tally
+from graphcal.metrics.bins import Reliability, confidence, equal_mass_edges, equal_width_edges, tally
 from graphcal.metrics.compare import compare
 from graphcal.metrics.consistency import calibration_test
 from graphcal.metrics.floor import debiased_of, floor_of
@@ -24,7 +24,7 @@ from graphcal.metrics.scores import ece_of
 from graphcal.metrics.seeds import mean_ece_interval, pooled
 from graphcal.metrics.slices import slices, worst
 
-BINNINGS = ((10, "equal-width"), (15, "equal-width"), (20, "equal-width"), (30, "equal-width"))
+BINNINGS = ((10, "equal-width"), (15, "equal-width"), (20, "equal-width"), (30, "equal-width"), (20, "equal-mass"))
 
 
 def numbers(values: Tensor) -> list[float | None]:
@@ -34,6 +34,11 @@ def numbers(values: Tensor) -> list[float | None]:
 
 def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
+
+
+def edges(conf: Sequence[Tensor], bins: int, scheme: str) -> Tensor:
+    """The edges of a binning; equal-mass ones are those of all seeds together."""
+    return equal_width_edges(bins) if scheme == "equal-width" else equal_mass_edges(torch.cat(list(conf)), bins)
 
 
 def binning_data(parts: Sequence[Reliability], conf: Sequence[Tensor]) -> dict[str, Any]:
@@ -158,7 +163,9 @@ def report_data(
         "seeds": len(chosen),
         "bins": f"{bins} equal-width",
         "binnings": {
-            f"{B} {scheme}": binning_data([reliability(lp, labels, B, scheme) for lp in chosen], conf)
+            f"{B} {scheme}": binning_data(
+                [tally(c, r, edges(conf, B, scheme), scheme) for c, r in zip(conf, right)], conf
+            )
             for B, scheme in binnings
         },
         "histogram": histogram(torch.cat(conf), torch.cat(right), 20),

@@ -1,5 +1,6 @@
 """Training many replicas of a backbone as one (`train`, `train_replicas`), and the lever for other people's loops."""
 
+from graphcal.training.ensembles import ensemble, mc_dropout
 from graphcal.training.groups import param_groups
 from graphcal.training.loop import train, train_replicas
 from graphcal.training.recipes import RECIPES, Preset, preset, recipe
@@ -13,6 +14,8 @@ __all__ = [
     "Replica",
     "Run",
     "Training",
+    "ensemble",
+    "mc_dropout",
     "param_groups",
     "preset",
     "recipe",

@@ -13,6 +13,8 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -21,7 +23,7 @@ from graphcal.backbones import Replicas, Shape, SingleModel, Spec, backbone_of, 
 from graphcal.backbones.dropout import Dropout
 from graphcal.backbones.fields import Field, Graph, Shared, fields, whole
 from graphcal.backbones.operators import feature_matrix, plain_adjacency
-from graphcal.backbones.rerun import noisy_logits, rerun_of
+from graphcal.backbones.rerun import noisy_logits, premixed_of, rerun_of
 from graphcal.core import Outputs, check_edges, check_labels
 from graphcal.training.chunks import Chunk, chunked, in_threads
 from graphcal.training.losses import NEEDS_HIDDEN, Pass, Targets, accuracy, loss_of, nll
@@ -61,6 +63,7 @@ def train_replicas(
     masks = [replica.masks(data) for replica in replicas]
     _check(data, classes, masks)
     operator, x = spec.prepare(plain_adjacency(data.edge_index, int(data.num_nodes)), feature_matrix(data.x))
+    _check_finite(x)
     graph = Graph(operator, x, data.edge_index.device, training.input_dropout)
     shape = Shape(x.shape[1], classes, training.hidden, training.dropout, training.input_dropout, training.init)
     depth = spec.build(replace(shape, features=1), [torch.Generator()]).depth
@@ -145,6 +148,13 @@ def _check(data: Data, classes: int, masks: list[tuple[Tensor, Tensor]]) -> None
     check_labels(data.y, nodes, classes, used)
 
 
+def _check_finite(x: sp.csr_matrix) -> None:
+    broken = ~np.isfinite(x.data)
+    if broken.any():
+        first = int(np.searchsorted(x.indptr, int(broken.argmax()), side="right")) - 1
+        raise ValueError(f"the features x are not finite in {int(broken.sum())} places (first: node {first}): repair or drop them")
+
+
 def _chunk_fields(
     graph: Graph, depth: int, masks: list[tuple[Tensor, Tensor]], cut: dict[tuple[bytes, bytes], tuple[Field, Field]]
 ) -> tuple[Field, Field]:
@@ -172,7 +182,7 @@ def _runs(
         one.load_state_dict(state)
         with torch.no_grad():
             logits, hidden, final = one(everything)[0], one.representation(everything), one.final(0)
-        again = rerun_of(one, data), partial(noisy_logits, one, everything)
+        again = rerun_of(one, data), partial(noisy_logits, one, everything), premixed_of(one, lambda: everything)
         outputs = Outputs(logits, _as_split(data, replica), final, None if hidden is None else hidden[0], *again)
         runs.append(Run(replica.seed, outputs, SingleModel(spec, one).eval(), history))
     return runs

@@ -1,0 +1,53 @@
+"""``graphcal methods`` and the page in the docs say the same, from the same cards."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from graphcal.calibrators import CALIBRATORS
+from graphcal.cli.methods import methods
+
+ROOT = Path(__file__).parents[1]
+
+
+def invoke(*arguments: str):
+    app = typer.Typer()
+    app.command()(methods)
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+
+
+def test_all_are_listed():
+    result = invoke()
+    assert result.exit_code == 0
+    for name in CALIBRATORS:
+        assert name in result.stdout
+    everything = json.loads(invoke("--json").stdout)
+    assert list(everything) == list(CALIBRATORS)
+
+
+@pytest.mark.parametrize("name", ["gats", "simi-mailbox"])
+def test_a_card_has_every_line(name):
+    text = " ".join(invoke(name).stdout.split())
+    card = CALIBRATORS[name].card
+    for value in (card.idea, card.formula, card.paper, card.cost, card.departures, "keeps predictions yes"):
+        assert " ".join(value.split()) in text
+    assert json.loads(invoke(name, "--json").stdout)["keeps_predictions"] is True
+
+
+def test_an_unknown_name_lists_the_choices():
+    result = invoke("nonsense")
+    assert isinstance(result.exception, ValueError)
+    assert "choose from none, ts" in str(result.exception)
+
+
+def test_the_page_in_the_docs_is_up_to_date():
+    spec = importlib.util.spec_from_file_location("build_method_docs", ROOT / "tools" / "build_method_docs.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    assert tool.PAGE.read_text(encoding="utf-8") == tool.page(), "run: python tools/build_method_docs.py"

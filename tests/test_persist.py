@@ -1,0 +1,124 @@
+"""Saving and restoring: what comes back, what is refused, and that a file is never half written."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from conftest import random_graph
+from graphcal import persist
+from graphcal.calibrators import SCAR, Auto, TemperatureScaling
+from graphcal.core import Calibration, Outputs
+
+
+@pytest.fixture
+def out() -> Outputs:
+    graph = random_graph(nodes=300, train=40, val=150)
+    g = torch.Generator().manual_seed(0)
+    return Outputs.from_logits(torch.randn(300, 4, generator=g), graph, torch.randn(4, 6, generator=g))
+
+
+@pytest.fixture
+def fitted(out) -> Calibration:
+    return TemperatureScaling().fit(out, on=out.graph.val_mask)
+
+
+def header_of(path) -> dict:
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    return json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["graphcal"])
+
+
+def test_the_header_says_what_the_file_holds(out, fitted, tmp_path):
+    path = persist.save(fitted, tmp_path / "ts.safetensors")
+    header = header_of(path)
+    assert header["class"] == "Temperature"
+    assert header["format"] == persist.FORMAT
+    assert header["version"]
+    assert header["tensors"] == ["scale"]
+    assert set(header) >= {"classes", "settings", "parts"}
+
+
+def test_settings_and_integer_tensors_come_back(out, tmp_path):
+    scar = SCAR(graph=False).fit(out, on=out.graph.val_mask)
+    restored = persist.restore(persist.save(scar, tmp_path / "scar.safetensors"))
+    assert restored.settings == scar.settings
+    assert torch.equal(restored.train_nodes, scar.train_nodes)
+    assert restored.train_nodes.dtype == torch.long
+    assert torch.equal(restored(out), scar(out))
+
+
+def test_a_calibration_inside_a_calibration_comes_back(out, tmp_path):
+    chosen = Auto().fit(out, on=out.graph.val_mask)
+    restored = persist.restore(persist.save(chosen, tmp_path / "auto.safetensors"))
+    assert (restored.chosen, restored.why, restored.scores) == (chosen.chosen, chosen.why, chosen.scores)
+    assert type(restored.calibration) is type(chosen.calibration)
+    assert torch.equal(restored(out), chosen(out))
+
+
+def test_a_class_of_ones_own_is_known_once_it_is_defined(out, tmp_path):
+    class Halved(Calibration):
+        def forward(self, out: Outputs) -> torch.Tensor:
+            return (self.by * out.logits).log_softmax(-1)
+
+    path = persist.save(Halved(by=torch.tensor(0.5)), tmp_path / "own.safetensors")
+    assert header_of(path)["class"].endswith(":test_a_class_of_ones_own_is_known_once_it_is_defined.<locals>.Halved")
+    assert torch.equal(persist.restore(path)(out), (0.5 * out.logits).log_softmax(-1))
+
+
+def test_saving_replaces_the_file_whole(out, fitted, tmp_path, monkeypatch):
+    path = persist.save(fitted, tmp_path / "c.safetensors")
+    before = path.read_bytes()
+
+    def broken(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(persist.os, "replace", broken)
+    with pytest.raises(OSError, match="disk full"):
+        persist.save(fitted, path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["c.safetensors"]  # no leftovers
+
+
+def test_what_cannot_be_saved_is_refused(fitted, tmp_path):
+    with pytest.raises(ValueError, match="recipe is fitted first"):
+        persist.save(TemperatureScaling(), tmp_path / "r.safetensors")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="does not exist"):
+        persist.save(fitted, tmp_path / "nowhere" / "c.safetensors")
+    with pytest.raises(ValueError, match="JSON cannot hold"):
+        persist.save(type(fitted)(scale=torch.ones(1), extra=object()), tmp_path / "c.safetensors")
+
+
+def with_header(path, header) -> None:
+    save_file({"scale": torch.ones(1)}, path, metadata={"graphcal": header})
+
+
+def test_what_cannot_be_restored_is_refused(tmp_path):
+    path = tmp_path / "c.safetensors"
+    with pytest.raises(ValueError, match="no saved calibration"):
+        persist.restore(path)
+    path.write_bytes(b"not a tensor file at all")
+    with pytest.raises(ValueError, match="not a readable safetensors file"):
+        persist.restore(path)
+    save_file({"scale": torch.ones(1)}, path)
+    with pytest.raises(ValueError, match="not a calibration saved by"):
+        persist.restore(path)
+    with_header(path, "{")
+    with pytest.raises(ValueError, match="damaged graphcal header"):
+        persist.restore(path)
+    good = {"format": 1, "class": "Temperature", "version": "0", "settings": {}, "parts": {}, "tensors": ["scale"]}
+    with_header(path, json.dumps({**good, "format": 99}))
+    with pytest.raises(ValueError, match="format 99"):
+        persist.restore(path)
+    with_header(path, json.dumps({**good, "class": "os:system"}))
+    with pytest.raises(ValueError, match=r"'os:system', which is not known here; known: .*Temperature"):
+        persist.restore(path)
+    with_header(path, json.dumps({**good, "tensors": ["scale", "shift"]}))
+    with pytest.raises(ValueError, match="not there: shift"):
+        persist.restore(path)
+    with_header(path, json.dumps(good))
+    assert float(persist.restore(path).scale) == 1.0

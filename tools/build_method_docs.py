@@ -1,0 +1,75 @@
+"""Write docs/methods.md from the cards of the calibrators: python tools/build_method_docs.py"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from graphcal.calibrators import CALIBRATORS
+from graphcal.calibrators.card import Card
+
+PAGE = Path(__file__).parents[1] / "docs" / "methods.md"
+
+HEAD = """# Calibrators
+
+<!-- Written by tools/build_method_docs.py from the cards beside the recipes. Change the cards, not this page. -->
+
+Every calibrator is a recipe with a `fit(out, on, stop=None)` that gives a calibration. `graphcal methods NAME` shows the
+same card in the terminal. "Keeps predictions" means that the most probable class of a node never changes.
+
+```python
+import graphcal as gc
+
+graph = gc.load("citeseer")
+out = gc.train(graph, seeds=[0])[0].outputs
+calibrate = gc.CALIBRATORS["ts"]().fit(out, on=graph.val_mask)
+log_probs = calibrate(out)
+```
+
+A calibrator of your own is any object with such a `fit`; `examples/your_calibrator.py` has one, and
+`examples/calibrator_plugin` is a package that adds one to the table by the entry point `graphcal.calibrators`.
+"""
+
+
+def own_cards() -> dict[str, Card]:
+    """The cards of our own calibrators; installed plug-ins do not belong on the page."""
+    recipes: dict[str, Any] = dict(CALIBRATORS)
+    return {name: recipe.card for name, recipe in recipes.items() if recipe.__module__.startswith("graphcal.")}
+
+
+def table(cards: dict[str, Card]) -> str:
+    lines = ["| name | idea | needs | keeps predictions |", "|---|---|---|---|"]
+    for name, card in cards.items():
+        anchor = name.replace(" ", "-")
+        lines.append(f"| [`{name}`](#{anchor}) | {card.idea} | {card.needs} | {_yes(card.keeps_predictions)} |")
+    return "\n".join(lines)
+
+
+def section(name: str, card: Card) -> str:
+    rows = {
+        "Method": card.title,
+        "Idea": card.idea,
+        "Formula": f"`{card.formula}`",
+        "Needs": card.needs,
+        "Labels of": card.labels,
+        "Keeps predictions": _yes(card.keeps_predictions),
+        "Parameters": card.parameters,
+        "Cost": card.cost,
+        "Paper": card.paper,
+        "Departures": card.departures,
+    }
+    return "\n".join([f"## {name}", "", *(f"- **{key}**: {value}" for key, value in rows.items())])
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def page() -> str:
+    cards = own_cards()
+    return "\n\n".join([HEAD.rstrip(), table(cards), *(section(name, card) for name, card in cards.items())]) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"wrote {PAGE}")
