@@ -18,8 +18,8 @@ from conftest import random_graph
 from graphcal.backbones import BACKBONES
 from graphcal.calibrators import SCAR
 from graphcal.core import Outputs, blinded
-from graphcal.explain import Explanation, explain
-from graphcal.observe import observe
+from graphcal.explanation import Explanation, explain
+from graphcal.observation import observe
 from graphcal.plots_explain import bars, draw_explanation, explain_html, save_explanation
 from graphcal.training import Training, train
 

@@ -17,7 +17,7 @@ ALLOWED = {
     "core": set(),
     "graphs": set(),
     "metrics": {"graphs"},
-    "observe": {"core"},
+    "observation": {"core"},
     "persist": {"core", "calibrators"},
     "backbones": FOUNDATION,
     "calibrators": FOUNDATION,
@@ -75,6 +75,12 @@ def test_public_names_exist():
         assert getattr(graphcal, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         graphcal.nonsense  # noqa: B018
+
+
+def test_no_public_name_is_shadowed_by_a_module_of_the_same_name():
+    """Importing graphcal.x sets the attribute x of the package: it would replace a function x."""
+    modules = {p.stem for p in ROOT.glob("*.py")} | {p.parent.name for p in ROOT.glob("*/__init__.py")}
+    assert not modules & set(graphcal.__all__)
 
 
 def test_the_package_is_typed():

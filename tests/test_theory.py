@@ -15,7 +15,7 @@ from torch_geometric.nn import GCNConv, SAGEConv
 
 from conftest import random_graph
 from graphcal.core import FinalLayer, Outputs
-from graphcal.observe import observe
+from graphcal.observation import observe
 from graphcal.theory import (
     HeadPath,
     decompose,

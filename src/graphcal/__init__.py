@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from graphcal.core import CalibratedModel, Calibration, FinalLayer, Outputs, Recipe
     from graphcal.datasets import load, read, synthetic
     from graphcal.experiment import run
+    from graphcal.explanation import explain
     from graphcal.graphs import structure
     from graphcal.metrics import Measurement, evaluate
-    from graphcal.observe import observe
+    from graphcal.observation import observe
     from graphcal.persist import restore, save
     from graphcal.training import Run, Training, param_groups, train
     from graphcal.tuning import tune_decay
@@ -37,8 +38,9 @@ _WHERE = {
     "TemperatureScaling": "calibrators",
     "Training": "training",
     "evaluate": "metrics",
+    "explain": "explanation",
     "load": "datasets",
-    "observe": "observe",
+    "observe": "observation",
     "param_groups": "training",
     "read": "datasets",
     "restore": "persist",
@@ -50,10 +52,26 @@ _WHERE = {
     "tune_decay": "tuning",
 }
 
+_MODULES = (
+    "backbones",
+    "bench",
+    "calibrators",
+    "core",
+    "datasets",
+    "graphs",
+    "metrics",
+    "plots",
+    "theory",
+    "training",
+    "tuning",
+)
+
 __all__ = [*sorted(_WHERE), "__version__"]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"graphcal.{name}")
     if name not in _WHERE:
         raise AttributeError(f"module 'graphcal' has no attribute {name!r}; it has {', '.join(sorted(_WHERE))}")
     value = getattr(import_module(f"graphcal.{_WHERE[name]}"), name)
@@ -62,4 +80,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_WHERE])
+    return sorted([*globals(), *_WHERE, *_MODULES])

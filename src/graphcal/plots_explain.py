@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphcal.explain import Explanation, Push
+from graphcal.explanation import Explanation, Push
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from graphcal.backbones import BACKBONES, Shape, backbone_of
 from graphcal.backbones.dropout import Dropout
 from graphcal.backbones.fields import Graph, fields, whole
 from graphcal.backbones.operators import feature_matrix, plain_adjacency
-from graphcal.observe import observe
+from graphcal.observation import observe
 from graphcal.training import recipe, train
 from graphcal.training.losses import Targets, nll
 

@@ -94,7 +94,7 @@ def test_the_later_rule_wins_and_a_bound_axis_wins_over_all() -> None:
     trainings = [one.cell.base.training for one in expanded(chosen, 1)]
     assert [t["weight_decay"] for t in trainings] == [1e-3, 0.0]
     assert {t["lr"] for t in trainings} == {0.25}
-    assert {t["epochs"] for t in trainings} == {12}
+    assert {t["epochs"] for t in trainings} == {30}
 
 
 def test_none_can_be_said_in_toml() -> None:

@@ -150,3 +150,20 @@ def test_runs_over_splits_are_measured_on_their_own_split(tmp_path: Path, shared
     labels = [session.store.nodes(key)[1] for key in session.cells]
     assert session.finished() == 2
     assert not torch.equal(*labels)
+
+
+def test_a_cached_model_is_the_trained_one(tmp_path: Path) -> None:
+    session = ran(tmp_path, methods=["uncal"], runs=1)
+    base = next(iter(session.cells.values())).base
+    graphs = models.Graphs()
+    out = models.models_of(base, session.store, graphs).outputs[0, 0](graphs.of(base, 0))
+    assert out.final is not None
+    assert out.final.weight is not None
+    assert out.hidden is not None
+    assert out.rerun is not None
+    assert out.noisy_logits is not None
+    assert torch.allclose(out.hidden @ out.final.weight.T + out.final.bias, out.logits, atol=1e-5)
+    assert torch.allclose(out.rerun(torch.ones(out.graph.edge_index.shape[1])), out.logits, atol=1e-4)
+    noisy = out.noisy_logits(torch.Generator().manual_seed(0))
+    assert not torch.allclose(noisy, out.logits, atol=1e-2)
+    assert torch.equal(noisy, out.noisy_logits(torch.Generator().manual_seed(0)))

@@ -59,7 +59,7 @@ def test_order_does_not_matter(both):
 def test_the_state_does_not_grow(both):
     tally = both[2]
     assert tally.classwise.shape == (6, 20)
-    assert tally.nodes_on_grid.shape == (4096,)
+    assert tally.grid.shape == (3, 4096)
     assert tally.nodes == 5000
 
 
@@ -72,5 +72,5 @@ def test_only_equal_classes_and_bins_add():
 def test_chunks_inside_one_call_are_the_same_as_one_chunk(monkeypatch):
     log_probs, y = predictions(1000, scale=0.7)
     whole = metrics.reliability(log_probs, y)
-    monkeypatch.setattr("graphcal.metrics.bins.CHUNK", 64)
+    monkeypatch.setattr("graphcal.metrics.chunks.CHUNK", 64)
     torch.testing.assert_close(metrics.reliability(log_probs, y).gap, whole.gap)

@@ -1,36 +1,52 @@
 """Run a trained model again: on a graph with weighted edges (DCGC), with its dropout active (CaGCN's official loop), or with the
 input of its last attention layer moved (SCAR's official GAT code).
 
-A GCN with edge weights w, as PyG's GCNConv reads them, a self loop counting 1:
+A weight w_ij on the edge j -> i enters the way the backbone reads its edges; a self loop counts 1:
 
-    A(w) = D^-1/2 (W + I) D^-1/2        D the row sums of W + I        z = A(w) relu(A(w) X W_1 + b_1) W_2 + b_2
+    symmetric   D^-1/2 (W + I) D^-1/2, D the row sums of W + I        gcn, gat-cagcn, appnp, gcnii, jknet    (as PyG's GCNConv)
+    mean        W divided by its row sums                             sage
+    attention   a_ij ~ w_ij exp(score_ij)                             gat
 
-X W_1 is computed once. A product A x is one sparse product; the gradient of the entry (i, j) of A is g_i . x_j.
+With all weights 1 the logits are those of the trained model. The model itself is frozen: only the weights have a gradient.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch.func import functional_call
 
+from graphcal.backbones.appnp import APPNPReplicas
 from graphcal.backbones.dropout import Dropout
 from graphcal.backbones.fields import Field
 from graphcal.backbones.gat import GATReplicas
+from graphcal.backbones.gat_cagcn import GATofCaGCNReplicas
 from graphcal.backbones.gcn import GCNReplicas
-from graphcal.backbones.operators import feature_matrix
+from graphcal.backbones.gcnii import GCNIIReplicas
+from graphcal.backbones.jknet import JKNetReplicas
+from graphcal.backbones.sage import SAGEReplicas
 from graphcal.backbones.shape import Replicas
+from graphcal.backbones.sparse import Sparse
+
+READS: dict[type, str] = {
+    GCNReplicas: "symmetric",
+    GATofCaGCNReplicas: "symmetric",
+    APPNPReplicas: "symmetric",
+    GCNIIReplicas: "symmetric",
+    JKNetReplicas: "symmetric",
+    SAGEReplicas: "mean",
+    GATReplicas: "attention",
+}
 
 
-def rerun_of(model: Replicas, data: Data) -> WeightedGCN | None:
-    """``edge_weight (E,) -> logits (N, C)``, differentiable, of a single replica; None for backbones other than GCN."""
-    return WeightedGCN(model, data) if isinstance(model, GCNReplicas) else None
+def rerun_of(model: Replicas, everything: Callable[[], Field], edge_index: Tensor) -> Callable[[Tensor], Tensor] | None:
+    """``edge_weight (E,) -> logits (N, C)`` of a single replica, differentiable; None where edges have no weight of their own."""
+    reads = READS.get(type(model))
+    return None if reads is None else Rerun(reads, model, everything, edge_index)
 
 
 def premixed_of(model: Replicas, everything: Callable[[], Field]) -> Callable[[Tensor], Tensor] | None:
@@ -61,90 +77,78 @@ def noisy_logits(model: Replicas, everything: Field, generator: torch.Generator)
         return model(everything, Dropout([seed], 0))[0]
 
 
-@dataclass(frozen=True, eq=False)
-class Pattern:
-    """The places of the non-zero entries of a sparse matrix, by rows and by columns, for values that change."""
+class WeightedHop(Sparse):
+    """An operator with values of its own; the places of its entries are those of ``base``."""
 
-    row: Tensor  # (e,) sorted
-    col: Tensor  # (e,)
-    crow: Tensor  # (N + 1,)
-    by_column: Tensor  # (e,) order of the entries in the transpose
-    crow_transposed: Tensor  # (N + 1,)
+    def __init__(self, base: Sparse, values: Tensor, log_weight: Tensor) -> None:
+        super().__init__(base.offsets, base.indices, values, base.shape)
+        self.base, self.log_weight = base, log_weight
 
-    @classmethod
-    def of(cls, row: Tensor, col: Tensor, nodes: int) -> tuple[Pattern, Tensor]:
-        """The pattern, and the order that sorts the entries into it."""
-        order = torch.argsort(row * nodes + col)
-        row, col = row[order], col[order]
-        transposed = torch.argsort(col * nodes + row)
-        starts = [torch.bincount(index, minlength=nodes).cumsum(0) for index in (row, col)]
-        crow, crow_transposed = (torch.cat([s.new_zeros(1), s]) for s in starts)
-        return cls(row, col, crow, transposed, crow_transposed), order
+    def __matmul__(self, dense: Tensor) -> Tensor:
+        return self.base.weighted(self.values[:, None].expand(-1, len(dense)).contiguous(), dense)
 
-    def times(self, values: Tensor, x: Tensor) -> Tensor:
-        return _WeightedProduct.apply(self, values, x)  # type: ignore[no-untyped-call]
+    def weighted(self, values: Tensor, dense: Tensor) -> Tensor:
+        return self.base.weighted(values, dense)
+
+    def softmax(self, scores: Tensor) -> Tensor:
+        return self.base.softmax(scores + self.log_weight[:, None])
+
+    def spread(self, by_row: Tensor, by_col: Tensor) -> Tensor:
+        return self.base.spread(by_row, by_col)
 
 
-class _WeightedProduct(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, pattern: Pattern, values: Tensor, x: Tensor) -> Tensor:
-        ctx.pattern = pattern
-        ctx.save_for_backward(values, x)
-        return _csr(pattern.crow, pattern.col, values, (len(pattern.crow) - 1, len(x))) @ x
+@dataclass(eq=False)
+class WeightedField(Field):
+    """The whole graph with weighted hops. X W never changes: it is computed once for each weight."""
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, Tensor | None]:
-        pattern, (values, x), g = ctx.pattern, ctx.saved_tensors, gradients[0]
-        to_values = (g[pattern.row] * x[pattern.col]).sum(-1)
-        if not ctx.needs_input_grad[2]:
-            return None, to_values, None
-        order = pattern.by_column
-        back = _csr(pattern.crow_transposed, pattern.row[order], values[order], (len(x), len(g)))
-        return None, to_values, back @ g.contiguous()
+    known: dict[int, Tensor] = field(default_factory=dict)
 
+    def project(self, weight: Tensor, drop: Dropout | None = None, level: int = 0) -> Tensor:
+        if id(weight) not in self.known:
+            with torch.no_grad():
+                self.known[id(weight)] = self.x.times(weight)
+        return self.known[id(weight)]
 
-def _csr(crow: Tensor, col: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
-    with warnings.catch_warnings():  # torch calls its CSR layout a beta, once a process
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.sparse_csr_tensor(crow, col, values, size, check_invariants=False)
+    def propagate(self, weight: Tensor, drop: Dropout | None = None) -> Tensor:
+        return self.hops[0] @ self.project(weight)
 
 
 @dataclass(frozen=True, eq=False)
-class WeightedGCN:
-    """A trained GCN as a function of its edge weights, aligned with ``data.edge_index``."""
+class Rerun:
+    """A trained model as a function of its edge weights, aligned with ``edge_index``."""
 
-    model: GCNReplicas  # one replica
-    data: Data
+    reads: str
+    model: Replicas  # one replica
+    everything: Callable[[], Field]
+    edge_index: Tensor
+    known: dict[int, Tensor] = field(default_factory=dict)
 
     @cached_property
-    def _pattern(self) -> tuple[Pattern, Tensor, Tensor]:
-        source, target = self.data.edge_index
+    def _frozen(self) -> dict[str, Tensor]:
+        return {name: value.detach() for name, value in self.model.named_parameters()}
+
+    @cached_property
+    def _places(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Edges that are not loops, the entry of the operator each belongs to, and 1 for the entries that are loops."""
+        base, (source, target) = self.everything().hops[0], self.edge_index
         other = (source != target).nonzero().flatten()
-        loops = torch.arange(int(self.data.num_nodes), device=source.device)
-        row, col = torch.cat([target[other], loops]), torch.cat([source[other], loops])
-        pattern, order = Pattern.of(row, col, len(loops))
-        return pattern, order, other
-
-    @cached_property
-    def _first(self) -> Tensor:
-        first: Any = self.model.convs[0]
-        x = feature_matrix(self.data.x) @ first.weight[0].detach().cpu().numpy()
-        return torch.from_numpy(x).to(self.model.head.weight)  # (N, H) X W_1
+        key = base.rows * base.shape[1] + base.cols  # ascending: entries stand row by row, columns sorted
+        order = torch.argsort(key)
+        wanted = target[other] * base.shape[1] + source[other]
+        return other, order[torch.searchsorted(key[order], wanted)], (base.rows == base.cols).to(base.values)
 
     def __call__(self, edge_weight: Tensor) -> Tensor:
-        pattern, order, other = self._pattern
-        edge_weight = edge_weight.to(self.model.head.weight)
-        w = torch.cat([edge_weight[other], edge_weight.new_ones(int(self.data.num_nodes))])[order]  # (e,)
-        degree = w.new_zeros(int(self.data.num_nodes)).index_add(0, pattern.row, w)
-        scale = degree.clamp(min=1e-6).rsqrt()
-        values = w * scale[pattern.row] * scale[pattern.col]
-        h = self._first
-        layers: Any = self.model.convs
-        for k, conv in enumerate(layers):
-            h = h if k == 0 else h @ conv.weight[0].detach()
-            h = (pattern.times(values, h) + _bias(conv)).relu()
-        return pattern.times(values, h @ self.model.head.weight[0].detach()) + _bias(self.model.head)
+        whole = self.everything()
+        base = whole.hops[0]
+        other, place, loops = self._places
+        weight = loops.index_add(0, place, edge_weight.to(loops)[other])  # (nnz,)
+        hop = WeightedHop(base, self._values(weight, base), weight.clamp(min=1e-12).log())
+        again = WeightedField(whole.nodes, [hop] * len(whole.hops), whole.x, whole.own, known=self.known)
+        return functional_call(self.model, self._frozen, (again,))[0]
 
-
-def _bias(layer: Any) -> Tensor | float:
-    return 0.0 if layer.bias is None else layer.bias[0].detach()
+    def _values(self, weight: Tensor, base: Sparse) -> Tensor:
+        degree = weight.new_zeros(base.shape[0]).index_add(0, base.rows, weight).clamp(min=1e-6)
+        if self.reads == "symmetric":
+            scale = degree.rsqrt()
+            return weight * scale[base.rows] * scale[base.cols]
+        return weight / degree[base.rows] if self.reads == "mean" else weight

@@ -59,29 +59,54 @@ class Only:
         return all(str(value) in self.wanted[name] for name, value in facts.items() if name in self.wanted)
 
 
+@dataclass(frozen=True)
+class Absent:
+    """A place in the table that is meant to be empty, and why."""
+
+    row: Mapping[str, Any]
+    method: str
+    reason: str
+
+
+def places(chosen: Preset, only: Only) -> Iterator[tuple[dict[str, Any], str]]:
+    """The wanted places of the table: rows, then methods."""
+    for values in itertools.product(*chosen.axes.values()):
+        row = dict(zip(chosen.axes, values))
+        yield from ((row, method) for method in chosen.methods if only.allows(method=method, **row))
+
+
 def expanded(chosen: Preset, runs: int | None = None, only: Only | None = None) -> Iterator[Placed]:
     """Every cell of the preset that is wanted, in table order: rows, then methods, then runs."""
-    names, only = list(chosen.axes), only or Only({})
-    for values in itertools.product(*chosen.axes.values()):
-        row = dict(zip(names, values))
-        for method in chosen.methods:
-            if not only.allows(method=method, **row):
-                continue
-            settings = settled(chosen, row, method)
-            if settings is None or not only.allows(calibrator=settings["calibrator"]):
-                continue
+    only = only or Only({})
+    for row, method in places(chosen, only):
+        if left_out(chosen, row, method) is not None:
+            continue
+        settings = settled(chosen, row, method)
+        if only.allows(calibrator=settings["calibrator"]):
             for cell in cells_of(settings, row, runs or chosen.runs):
                 if only.allows(split=cell.run[0], seed=cell.run[1]):
                     yield Placed(row, method, cell)
 
 
-def settled(chosen: Preset, row: Mapping[str, Any], method: str) -> dict[str, Any] | None:
-    """Preset, method, rules, bound axes: the later wins. None when a rule leaves the cell out."""
+def absences(chosen: Preset, only: Only) -> Iterator[Absent]:
+    """The places that rules leave out and say why."""
+    for row, method in places(chosen, only):
+        reason = left_out(chosen, row, method)
+        if reason and only.allows(calibrator=chosen.methods[method]["calibrator"]):
+            yield Absent(row, method, reason)
+
+
+def left_out(chosen: Preset, row: Mapping[str, Any], method: str) -> str | None:
+    """Why a rule leaves a place out (``leave_out = "reason"``; "" for one that is simply not there), or None."""
+    matching = (rule for rule in chosen.rules if matches(rule["where"], {**row, "method": method}))
+    return next((rule["leave_out"] for rule in matching if "leave_out" in rule), None)
+
+
+def settled(chosen: Preset, row: Mapping[str, Any], method: str) -> dict[str, Any]:
+    """Preset, method, rules, bound axes: the later wins."""
     facts = {**row, "method": method}
     layers = [chosen.base, chosen.methods[method]]
     layers += [rule for rule in chosen.rules if matches(rule["where"], facts)]
-    if any(layer.get("leave_out") for layer in layers):
-        return None
     whole: dict[str, Any] = {name: {} for name in NESTED}
     for layer in layers:
         for key, value in layer.items():
@@ -89,7 +114,7 @@ def settled(chosen: Preset, row: Mapping[str, Any], method: str) -> dict[str, An
                 whole[key] = {**whole[key], **value}
             elif key in MERGED:
                 whole[key] = value
-            elif key not in ("where", "source", "leave_out"):
+            elif key not in ("where", "source"):
                 raise ValueError(
                     f"preset {chosen.name!r}: unknown key {key!r} for {method!r}; choose one of {', '.join(MERGED + NESTED)}"
                 )

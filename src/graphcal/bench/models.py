@@ -115,15 +115,9 @@ def _outputs(base: Base, path: Path, number: int, graph: Data) -> Outputs:
     model = spec.build(shape, [torch.Generator()])
     model.load_state_dict({name[len("state/") :]: t for name, t in kept.items() if name.startswith("state/")})
     final = FinalLayer.from_weight(kept["weight"], kept["bias"]) if "weight" in kept else None
-    everything = partial(_everything, spec, model, graph)
-    again = rerun_of(model, graph), partial(_noisy, model, everything), premixed_of(model, everything)
+    noisy = Noisy(spec, model, graph)
+    again = rerun_of(model, lambda: noisy.field, graph.edge_index), noisy, premixed_of(model, lambda: noisy.field)
     return Outputs(kept["logits"], graph, final, kept.get("hidden"), *again)
-
-
-def _everything(spec: Spec, model: Replicas, graph: Data) -> Field:
-    """The whole graph as the model reads it; made only when a calibrator runs the model again."""
-    operator, x = spec.prepare(plain_adjacency(graph.edge_index, int(graph.num_nodes)), feature_matrix(graph.x))
-    return whole(Graph(operator, x, graph.edge_index.device, model.shape.input_dropout), model.depth)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from graphcal.bench.costs import Costs
 from graphcal.bench.engines import Engine, Tick
-from graphcal.bench.expansion import Only, Placed, expanded
+from graphcal.bench.expansion import Absent, Only, Placed, absences, expanded
 from graphcal.bench.presets import Preset, preset
 from graphcal.bench.records import Store, write_atomically
 from graphcal.bench.spec import Cell, jobs_of
@@ -27,6 +27,7 @@ from graphcal.datasets.sources import at_hand, find
 class Session:
     preset: Preset
     placed: Sequence[Placed]
+    absent: Sequence[Absent]
     store: Store
     costs: Costs = field(default_factory=Costs)
 
@@ -34,10 +35,11 @@ class Session:
     def of(cls, name: str | Preset, folder: str | Path, only: str = "", runs: int | None = None) -> Session:
         """A named preset, or one made in code. ``only`` and ``runs`` take a part of it."""
         chosen = preset(name) if isinstance(name, str) else name
-        placed = list(expanded(chosen, runs, Only.parse(only, chosen)))
+        part = Only.parse(only, chosen)
+        placed = list(expanded(chosen, runs, part))
         if not placed:
             raise ValueError(f"--only {only}: no cell of {chosen.name} has all of these")
-        return cls(chosen, placed, Store(folder))
+        return cls(chosen, placed, list(absences(chosen, part)), Store(folder))
 
     @cached_property
     def cells(self) -> dict[str, Cell]:
@@ -87,7 +89,7 @@ class Session:
         write_atomically(self.store.folder / "plans" / f"{self.preset.name}.json", json.dumps(asked).encode())
 
     def table(self) -> Table:
-        return tabulate(self.preset, self.placed, self.store)
+        return tabulate(self.preset, self.placed, self.absent, self.store)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from graphcal.bench.comparisons import Difference, against, best_of, ranks_of
-from graphcal.bench.expansion import Placed
+from graphcal.bench.expansion import Absent, Placed
 from graphcal.bench.presets import Preset, matches
 from graphcal.bench.records import Record, Store
 from graphcal.plots_ranks import Ranks
@@ -84,18 +84,34 @@ class Table:
         return varying or names[:1]
 
 
-def tabulate(preset: Preset, placed: Sequence[Placed], store: Store) -> Table:
+def tabulate(preset: Preset, placed: Sequence[Placed], absent: Sequence[Absent], store: Store) -> Table:
     """The table of what is finished so far."""
     done, failed = store.finished(), store.failed()
-    rows: dict[str, tuple[Mapping[str, Any], dict[str, list[Placed]]]] = {}
+    cells: dict[str, dict[str, list[Placed]]] = {}
+    facts: dict[str, Mapping[str, Any]] = {}
     for one in placed:
-        facts, methods = rows.setdefault(str(one.row), (one.row, {}))
-        methods.setdefault(one.method, []).append(one)
-    whole = []
-    for facts, methods in rows.values():
-        entries = {m: _entry(preset, facts, m, cells, store, done, failed) for m, cells in methods.items()}
-        whole.append(Row(facts, _compared(preset, entries, store)))
-    return Table(preset, tuple(whole), _ranks(preset, whole))
+        facts.setdefault(str(one.row), one.row)
+        cells.setdefault(str(one.row), {}).setdefault(one.method, []).append(one)
+    rows = []
+    for key, methods in cells.items():
+        entries = {m: _entry(preset, facts[key], m, found, store, done, failed) for m, found in methods.items()}
+        compared = _compared(preset, entries, store)
+        compared |= {a.method: _empty(preset, a) for a in absent if str(a.row) == key}
+        rows.append(Row(facts[key], {m: compared[m] for m in preset.methods if m in compared}))
+    return Table(preset, tuple(rows), _ranks(preset, rows))
+
+
+def _empty(preset: Preset, absent: Absent) -> Entry:
+    published, remarks = _printed(preset, absent.row, absent.method)
+    return Entry((), (), 0, published, remarks, absent.reason)
+
+
+def _printed(preset: Preset, facts: Mapping[str, Any], method: str) -> tuple[Published | None, tuple[str, ...]]:
+    """What the paper printed here, and what is to be said about it."""
+    place = {**facts, "method": method}
+    found = [p["values"][method] for p in preset.published if method in p["values"] and matches(p["where"], place)]
+    remarks = tuple(str(remark["text"]) for remark in preset.remarks if matches(remark["where"], place))
+    return ((float(found[-1][0]), float(found[-1][1])) if found else None), remarks
 
 
 def _entry(
@@ -108,9 +124,8 @@ def _entry(
     failed: set[str],
 ) -> Entry:
     keys = tuple(one.cell.key for one in cells if one.cell.key in done)
-    place = {**facts, "method": method}
-    values = [found["values"][method] for found in preset.published if _at(found, place, method)]
-    remarks = [found["text"] for found in preset.remarks if matches(found["where"], place)]
+    published, printed = _printed(preset, facts, method)
+    remarks = list(printed)
     broken = [one.cell.key for one in cells if one.cell.key in failed]
     missing = ""
     if not keys and broken:
@@ -121,16 +136,11 @@ def _entry(
         remarks.append(f"{len(broken)} of {len(cells)} runs failed: {_first_line(store.error(broken[0]))}")
     elif len(keys) < len(cells):
         remarks.append(f"{len(keys)} of {len(cells)} runs finished")
-    published = (float(values[-1][0]), float(values[-1][1])) if values else None
     return Entry(tuple(store.record(k) for k in keys), keys, len(cells), published, tuple(remarks), missing)
 
 
 def _first_line(text: str) -> str:
     return text.splitlines()[0] if text else ""
-
-
-def _at(found: Mapping[str, Any], place: Mapping[str, Any], method: str) -> bool:
-    return method in found["values"] and matches(found["where"], place)
 
 
 def _complete(entries: Mapping[str, Entry]) -> dict[str, tuple[str, ...]]:

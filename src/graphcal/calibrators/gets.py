@@ -151,15 +151,8 @@ class View:
         place = torch.zeros(out.nodes, dtype=torch.long, device=nodes.device)
         place[far.sources] = torch.arange(len(far.sources), device=nodes.device)
         features = feature_rows(features_of(out), far.sources, out.logits)
-        return cls(
-            out.logits[nodes],
-            place[nodes],
-            near,
-            far,
-            out.logits[far.sources],
-            facts.degree[far.sources],
-            features,
-        )
+        seen = out.logits[far.sources], facts.degree[far.sources], features
+        return cls(out.logits[nodes], place[nodes], near, far, *seen)
 
 
 def experts(view: View, w: Weights, noise: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ import typer
 from graphcal.cli.graph_argument import graph_of
 
 if TYPE_CHECKING:
-    from graphcal.explain import Explanation
+    from graphcal.explanation import Explanation
 
 
 def explain(
@@ -40,7 +40,7 @@ def explain(
 
     from graphcal.calibrators import CALIBRATORS
     from graphcal.core import blinded
-    from graphcal.explain import explain as explain_node
+    from graphcal.explanation import explain as explain_node
     from graphcal.training import train
 
     if calibrator not in CALIBRATORS:

@@ -10,16 +10,19 @@ Departures: other libraries put c = 1 into a bin of its own or drop c = 0; here 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.metrics.inputs import check_bins, check_labels, check_log_probs, check_rows
+from graphcal.metrics.chunks import over_chunks, total
+from graphcal.metrics.inputs import check_bins
 
-CHUNK = 1 << 17  # rows looked at together: all memory beyond the inputs is one chunk and the bins
+CHUNK = (
+    1 << 14
+)  # rows looked at together: they stay in the cache, and memory beyond the inputs is one chunk and the bins
 SCHEMES = ("equal-width", "equal-mass")
 
 
@@ -111,39 +114,50 @@ def bin_of(conf: Tensor, edges: Tensor) -> Tensor:
     return torch.bucketize(conf, edges[1:-1].contiguous(), right=False)
 
 
+def equal_width_bin(conf: np.ndarray, edges: Tensor) -> np.ndarray:
+    """`bin_of` for equal-width edges: floor(B c) except within rounding of an edge; those are looked up."""
+    B = len(edges) - 1
+    scaled = conf * B
+    b = scaled.astype(np.int64)  # floor: the bin unless conf lies on an edge, where (lo, hi] means one less
+    scaled -= b
+    near = (scaled < 1e-11) | (scaled > 1 - 1e-11)
+    if near.any():
+        b[near] = bin_of(torch.from_numpy(conf[near]), edges).numpy()
+    return b
+
+
 def confidence(log_probs: Tensor) -> tuple[Tensor, Tensor]:
     """Confidence (float64) and predicted class of each node."""
     top, pred = log_probs.max(dim=1)
     return top.double().exp().clamp(max=1.0), pred
 
 
-def tally(conf: Tensor, right: Tensor, edges: Tensor, scheme: str = "equal-width") -> Reliability:
-    """Sums by bin of confidences and of what they claim. `right` is 0/1."""
-    conf, right, bins = conf.cpu().double(), right.cpu().double(), len(edges) - 1
-    b = bin_of(conf, edges)
+def cell_sums(conf: np.ndarray, right: np.ndarray, edges: Tensor, scheme: str) -> np.ndarray:
+    """(3, B, 2) number, sum of c and sum of c² by bin, wrong and right predictions apart."""
+    bins = len(edges) - 1
+    b = equal_width_bin(conf, edges) if scheme == "equal-width" else bin_of(torch.from_numpy(conf), edges).numpy()
+    cell = 2 * b + right.astype(np.int64)
+    each = [np.bincount(cell, weights, minlength=2 * bins) for weights in (None, conf, conf * conf)]
+    return np.stack(each).astype(np.float64).reshape(3, bins, 2)
 
-    def total(weights: Tensor) -> Tensor:
-        return torch.bincount(b, weights=weights, minlength=bins)
 
+def from_cells(cells: np.ndarray, edges: Tensor, scheme: str) -> Reliability:
+    """The table of these sums."""
+    n, c, cc = torch.from_numpy(cells)  # (B, 2) each
     return Reliability(
         edges,
-        torch.bincount(b, minlength=bins).double(),
-        total(conf),
-        total(right),
-        total(conf * (1 - conf)),
-        total((right - conf) ** 2),
-        scheme,
+        count=n.sum(1),
+        conf_sum=c.sum(1),
+        right_sum=n[:, 1],
+        variance=c.sum(1) - cc.sum(1),
+        square=n[:, 1] - 2 * c[:, 1] + cc.sum(1),  # (right - c)² = right - 2 right c + c²
+        scheme=scheme,
     )
 
 
-def confidence_chunks(log_probs: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Checked confidences and rightness, a chunk of rows at a time."""
-    check_log_probs(log_probs[:1])
-    check_labels(y, log_probs)
-    for rows, labels in zip(log_probs.split(CHUNK), y.split(CHUNK)):
-        check_rows(rows)
-        conf, pred = confidence(rows)
-        yield conf, pred == labels
+def tally(conf: Tensor, right: Tensor, edges: Tensor, scheme: str = "equal-width") -> Reliability:
+    """The reliability of these confidences; `right` is 0/1."""
+    return from_cells(cell_sums(conf.cpu().double().numpy(), right.cpu().numpy(), edges, scheme), edges, scheme)
 
 
 def reliability(log_probs: Tensor, y: Tensor, bins: int = 20, scheme: str = "equal-width") -> Reliability:
@@ -151,9 +165,10 @@ def reliability(log_probs: Tensor, y: Tensor, bins: int = 20, scheme: str = "equ
     if scheme not in SCHEMES:
         raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}")
     if scheme == "equal-mass":
-        conf, right = (torch.cat(parts) for parts in zip(*confidence_chunks(log_probs, y)))
-        return tally(conf, right, equal_mass_edges(conf, bins), scheme)
+        conf, right = (
+            np.concatenate(part) for part in zip(*over_chunks(log_probs, y, lambda rows: (rows.conf, rows.right)))
+        )
+        edges = equal_mass_edges(torch.from_numpy(conf), bins)
+        return from_cells(cell_sums(conf, right, edges, scheme), edges, scheme)
     edges = equal_width_edges(bins)
-    chunks = (tally(conf, right, edges) for conf, right in confidence_chunks(log_probs, y))
-    first = next(chunks)
-    return sum(chunks, start=first)
+    return from_cells(total(log_probs, y, lambda rows: cell_sums(rows.conf, rows.right, edges, scheme)), edges, scheme)

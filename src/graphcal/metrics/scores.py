@@ -13,10 +13,11 @@ Brier     1/N Σ_i Σ_k (p_ik - [y_i = k])²                     sum over classe
 
 from __future__ import annotations
 
-import torch
+import numpy as np
 from torch import Tensor
 
-from graphcal.metrics.bins import Reliability, bin_of, confidence, equal_width_edges, reliability
+from graphcal.metrics.bins import Reliability, equal_width_bin, equal_width_edges, reliability
+from graphcal.metrics.chunks import Rows, total
 from graphcal.metrics.inputs import check
 
 
@@ -65,38 +66,34 @@ def signed_gap(log_probs: Tensor, y: Tensor) -> float:
     return float(reliability(log_probs, y, bins=1).gap.sum())
 
 
-def cells(group: Tensor, b: Tensor, weights: Tensor, groups: int, bins: int) -> Tensor:
-    """(groups, B) sums of `weights` by group and bin."""
-    return torch.bincount(group * bins + b, weights=weights, minlength=groups * bins).view(groups, bins)
-
-
-def classwise_gaps(log_probs: Tensor, y: Tensor, bins: int) -> Tensor:
+def classwise_gaps(rows: Rows, edges: Tensor) -> np.ndarray:
     """(C, B) sums of [y = k] - p_k by class and bin of p_k: the additive state of the class-wise ECE."""
-    C, edges = log_probs.shape[1], equal_width_edges(bins)
-    gaps = []
+    C, bins = len(rows.by_class), len(edges) - 1
+    gaps = np.empty((C, bins))
     for k in range(C):
-        p = log_probs[:, k].cpu().double().exp()
-        gaps.append(torch.bincount(bin_of(p, edges), (y == k).cpu().double() - p, minlength=bins))
-    return torch.stack(gaps)
+        p = np.minimum(np.exp(rows.by_class[k].astype(np.float64)), 1.0)
+        gaps[k] = np.bincount(equal_width_bin(p, edges), (rows.y == k) - p, minlength=bins)
+    return gaps
 
 
-def top_label_gaps(log_probs: Tensor, y: Tensor, bins: int) -> Tensor:
+def top_label_gaps(rows: Rows, edges: Tensor) -> np.ndarray:
     """(C, B) sums of right - c by predicted class and confidence bin: the additive state of the top-label ECE."""
-    conf, pred = (t.cpu() for t in confidence(log_probs))
-    residual = (pred == y.cpu()).double() - conf
-    return cells(pred, bin_of(conf, equal_width_edges(bins)), residual, log_probs.shape[1], bins)
+    C, bins = len(rows.by_class), len(edges) - 1
+    cell = rows.by_class.argmax(axis=0) * bins + equal_width_bin(rows.conf, edges)
+    return np.bincount(cell, rows.right - rows.conf, minlength=C * bins).reshape(C, bins)
 
 
 def classwise_ece(log_probs: Tensor, y: Tensor, bins: int = 20) -> float:
     """Calibration error of every class's own probability, averaged over classes."""
-    check(log_probs, y)
-    return float(classwise_gaps(log_probs, y, bins).abs().sum()) / (len(y) * log_probs.shape[1])
+    edges = equal_width_edges(bins)
+    gaps = total(log_probs, y, lambda rows: classwise_gaps(rows, edges))
+    return float(np.abs(gaps).sum()) / (len(y) * len(gaps))
 
 
 def top_label_ece(log_probs: Tensor, y: Tensor, bins: int = 20) -> float:
     """Calibration error of the confidence given the predicted class."""
-    check(log_probs, y)
-    return float(top_label_gaps(log_probs, y, bins).abs().sum()) / len(y)
+    edges = equal_width_edges(bins)
+    return float(np.abs(total(log_probs, y, lambda rows: top_label_gaps(rows, edges))).sum()) / len(y)
 
 
 def accuracy(log_probs: Tensor, y: Tensor) -> float:

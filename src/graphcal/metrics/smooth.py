@@ -17,24 +17,32 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import torch
 from scipy.fft import dct, idct
 from torch import Tensor
 
-from graphcal.metrics.bins import confidence
-from graphcal.metrics.inputs import check
+from graphcal.metrics.chunks import Rows, total
 
 CELLS = 4096
 
 
-def on_grid(conf: Tensor, weights: Tensor) -> np.ndarray:
-    """(CELLS,) sums of weights, each shared linearly between the two nearest cell centres."""
-    place = (conf.cpu().double() * CELLS - 0.5).clamp(0, CELLS - 1)
-    left = place.floor().clamp(max=CELLS - 2).long()
+def on_grid(conf: np.ndarray, *weights: np.ndarray) -> np.ndarray:
+    """(1 + weights, CELLS) number of nodes and sums of weights, each shared linearly between the two nearest cell centres."""
+    place = np.clip(conf * CELLS - 0.5, 0, CELLS - 1)
+    left = np.minimum(place.astype(np.int64), CELLS - 2)
     share = place - left
-    weights = weights.cpu().double()
-    total = torch.bincount(left, weights=weights * (1 - share), minlength=CELLS)
-    return (total + torch.bincount(left + 1, weights=weights * share, minlength=CELLS)).numpy()
+
+    def sums(right: np.ndarray, all_of_it: np.ndarray) -> np.ndarray:
+        total = np.bincount(left, all_of_it - right, minlength=CELLS)
+        total[1:] += np.bincount(left, right, minlength=CELLS)[:-1]
+        return total
+
+    return np.stack([sums(share, np.ones_like(share)), *(sums(w * share, w) for w in weights)])
+
+
+def grids(rows: Rows) -> np.ndarray:
+    """(3, CELLS) nodes, right predictions and sums of right - c on the grid."""
+    right = rows.right.astype(np.float64)
+    return on_grid(rows.conf, right, right - rows.conf)
 
 
 def smooth_ece_of(residual: np.ndarray) -> float:
@@ -71,13 +79,11 @@ def kde_ece_of(count: np.ndarray, right: np.ndarray) -> float:
 
 def smooth_ece(log_probs: Tensor, y: Tensor) -> float:
     """Smooth calibration error of the predicted class; no bins to choose."""
-    check(log_probs, y)
-    conf, pred = confidence(log_probs)
-    return smooth_ece_of(on_grid(conf, (pred == y).double() - conf) / len(y))
+    _, _, residual = total(log_probs, y, grids)
+    return smooth_ece_of(residual / len(y))
 
 
 def kde_ece(log_probs: Tensor, y: Tensor) -> float:
     """Calibration error of the predicted class by kernel density."""
-    check(log_probs, y)
-    conf, pred = confidence(log_probs)
-    return kde_ece_of(on_grid(conf, torch.ones_like(conf)), on_grid(conf, (pred == y).double()))
+    count, right, _ = total(log_probs, y, grids)
+    return kde_ece_of(count, right)

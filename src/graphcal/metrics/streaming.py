@@ -15,25 +15,17 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.metrics.bins import CHUNK, Reliability, confidence, equal_width_edges, tally
+from graphcal.metrics.bins import Reliability, cell_sums, equal_width_edges, from_cells
+from graphcal.metrics.chunks import Rows, over_chunks
 from graphcal.metrics.floor import debiased_of
-from graphcal.metrics.inputs import check
 from graphcal.metrics.intervals import interval_of, normal_noise, seeded
 from graphcal.metrics.ranking import aurc_of_cells, auroc_of
-from graphcal.metrics.scores import (
-    brier_terms,
-    classwise_gaps,
-    ece_of,
-    mce_of,
-    nll_terms,
-    over_of,
-    top_label_gaps,
-    under_of,
-)
-from graphcal.metrics.smooth import kde_ece_of, on_grid, smooth_ece_of
+from graphcal.metrics.scores import classwise_gaps, ece_of, mce_of, over_of, top_label_gaps, under_of
+from graphcal.metrics.smooth import grids, kde_ece_of, smooth_ece_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,35 +33,30 @@ class Tally:
     """Sums over rows; `a + b` is the tally of both."""
 
     reliability: Reliability
-    classwise: Tensor  # (C, B)  sums of [y = k] - p_k
-    top_label: Tensor  # (C, B)  sums of right - c
-    nodes_on_grid: Tensor  # (CELLS,)
-    right_on_grid: Tensor  # (CELLS,)
-    residual_on_grid: Tensor  # (CELLS,)  sums of right - c
-    nll_sum: Tensor  # ()
-    brier_sum: Tensor  # ()
+    classwise: np.ndarray  # (C, B)  sums of [y = k] - p_k
+    top_label: np.ndarray  # (C, B)  sums of right - c
+    grid: np.ndarray  # (3, CELLS)  nodes, right predictions, sums of right - c
+    loss: np.ndarray  # (2,)  sums of NLL and Brier
 
     @classmethod
     def of(cls, log_probs: Tensor, y: Tensor, bins: int = 20) -> Tally:
         """The tally of these rows, looked at a chunk at a time."""
-        parts = (cls._chunk(rows, labels, bins) for rows, labels in zip(log_probs.split(CHUNK), y.split(CHUNK)))
-        first = next(parts)
-        return sum(parts, start=first)
+        edges, parts = equal_width_edges(bins), None
+        for part in over_chunks(log_probs, y, lambda rows: cls._of_rows(rows, edges)):
+            parts = part if parts is None else parts + part
+        assert parts is not None  # over_chunks refuses empty input
+        return parts
 
     @classmethod
-    def _chunk(cls, log_probs: Tensor, y: Tensor, bins: int) -> Tally:
-        check(log_probs, y)
-        conf, pred = (t.cpu() for t in confidence(log_probs))
-        right = (pred == y.cpu()).double()
+    def _of_rows(cls, rows: Rows, edges: Tensor) -> Tally:
+        probs = np.exp(rows.by_class.astype(np.float64))  # (C, n)
+        brier = (probs**2).sum() - 2 * np.exp(rows.of_label.astype(np.float64)).sum() + len(rows.y)
         return cls(
-            tally(conf, right, equal_width_edges(bins)),
-            classwise_gaps(log_probs, y, bins),
-            top_label_gaps(log_probs, y, bins),
-            torch.from_numpy(on_grid(conf, torch.ones_like(conf))),
-            torch.from_numpy(on_grid(conf, right)),
-            torch.from_numpy(on_grid(conf, right - conf)),
-            nll_terms(log_probs, y).sum().cpu(),
-            brier_terms(log_probs, y).sum().cpu(),
+            from_cells(cell_sums(rows.conf, rows.right, edges, "equal-width"), edges, "equal-width"),
+            classwise_gaps(rows, edges),
+            top_label_gaps(rows, edges),
+            grids(rows),
+            np.array([-rows.of_label.astype(np.float64).sum(), brier]),
         )
 
     def __add__(self, other: Tally) -> Tally:
@@ -115,35 +102,39 @@ class Tally:
 
     @property
     def classwise_ece(self) -> float:
-        return float(self.classwise.abs().sum()) / (self.nodes * len(self.classwise))
+        return float(np.abs(self.classwise).sum()) / (self.nodes * len(self.classwise))
 
     @property
     def top_label_ece(self) -> float:
-        return float(self.top_label.abs().sum()) / self.nodes
+        return float(np.abs(self.top_label).sum()) / self.nodes
 
     @property
     def smooth_ece(self) -> float:
-        return smooth_ece_of(self.residual_on_grid.numpy() / self.nodes)
+        return smooth_ece_of(self.grid[2] / self.nodes)
 
     @property
     def kde_ece(self) -> float:
-        return kde_ece_of(self.nodes_on_grid.numpy(), self.right_on_grid.numpy())
+        return kde_ece_of(self.grid[0], self.grid[1])
 
     @property
     def nll(self) -> float:
-        return float(self.nll_sum) / self.nodes
+        return float(self.loss[0]) / self.nodes
 
     @property
     def brier(self) -> float:
-        return float(self.brier_sum) / self.nodes
+        return float(self.loss[1]) / self.nodes
+
+    def _most_confident_first(self) -> tuple[Tensor, Tensor]:
+        nodes, right = torch.from_numpy(self.grid[:2, ::-1].copy())
+        return nodes, right
 
     @property
     def auroc(self) -> float:
-        return auroc_of(self.nodes_on_grid.flip(0), self.right_on_grid.flip(0))
+        return auroc_of(*self._most_confident_first())
 
     @property
     def aurc(self) -> float:
-        return aurc_of_cells(self.nodes_on_grid.flip(0), self.right_on_grid.flip(0))
+        return aurc_of_cells(*self._most_confident_first())
 
     def interval(
         self, level: float = 0.95, draws: int = 1000, generator: torch.Generator | None = None

@@ -22,7 +22,7 @@ from torch_geometric.data import Data
 from graphcal.calibrators import SCAR, TemperatureScaling, Uncalibrated
 from graphcal.core import Calibration, Outputs, Recipe, blinded
 from graphcal.metrics.ranking import auroc_of, grouped
-from graphcal.observe import observe
+from graphcal.observation import observe
 from graphcal.shift.graphs import with_mixed_features, with_rewired_edges, without_class
 from graphcal.shift.scores import confidence_split, mean_row
 from graphcal.training import Replica, Run, Training, train, train_replicas

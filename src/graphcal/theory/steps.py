@@ -28,7 +28,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from torch_geometric.data import Data
 
 from graphcal.core import FinalLayer, Outputs
-from graphcal.observe import observe
+from graphcal.observation import observe
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,

@@ -182,7 +182,11 @@ def _runs(
         one.load_state_dict(state)
         with torch.no_grad():
             logits, hidden, final = one(everything)[0], one.representation(everything), one.final(0)
-        again = rerun_of(one, data), partial(noisy_logits, one, everything), premixed_of(one, lambda: everything)
+        again = (
+            rerun_of(one, lambda: everything, data.edge_index),
+            partial(noisy_logits, one, everything),
+            premixed_of(one, lambda: everything),
+        )
         outputs = Outputs(logits, _as_split(data, replica), final, None if hidden is None else hidden[0], *again)
         runs.append(Run(replica.seed, outputs, SingleModel(spec, one).eval(), history))
     return runs
