@@ -102,6 +102,12 @@ def test_none_can_be_said_in_toml() -> None:
     assert next(expanded(chosen, 1)).cell.base.training["patience"] is None
 
 
+def test_equal_trainings_have_equal_hashes_however_they_are_said() -> None:
+    said = {"a": {}, "b": {"training": {"final_weight_decay": 5e-4}}, "c": {"search": {"final_weight_decay": ["none"]}}}
+    chosen = small(methods=list(said), define={name: {"calibrator": "none", **how} for name, how in said.items()})
+    assert len({one.cell.base.key for one in expanded(chosen, 1)}) == 1
+
+
 def test_a_calibrator_that_draws_numbers_takes_the_seed_of_the_run() -> None:
     chosen = small(methods=["cagcn"])
     assert [one.cell.settings["seed"] for one in expanded(chosen)] == [0, 1, 2, 3]

@@ -37,7 +37,8 @@ def test_a_record_holds_what_a_table_needs(tmp_path: Path) -> None:
         assert record.result["test"]["nodes"] == sum(record.result["bins"]["count"]) == 1000
         assert record.result["unlabelled"]["nodes"] == 3327 - 120 - 500 - 15  # fifteen nodes have no label
         assert record.result["nodes"] == {"train": 120, "val": 500, "test": 1000}
-        assert set(record.seconds) == {"train", "search", "fit", "apply"}
+        assert set(record.seconds) == {"train", "search", "fit", "apply", "trained"}
+        assert set(record.seconds["trained"]) == {base.key for base in cell.bases}
         assert record.versions["graphcal"]
         log_probs, y = session.store.nodes(key)
         assert log_probs.shape == (1000, 6)

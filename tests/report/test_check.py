@@ -1,7 +1,6 @@
 """`graphcal check` and the tables it reads: four exit codes, every fault named with file, column or row."""
 
 import json
-import subprocess
 import sys
 
 import numpy as np
@@ -10,7 +9,9 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 import torch
+from sample_results import sample_results
 
+from graphcal.cli import main
 from graphcal.predictions import read_predictions
 
 
@@ -33,33 +34,45 @@ def write_csv(path, logits, y, kind="prob", label="label"):
     return path
 
 
-def run(*args):
-    code = "import sys; from graphcal.cli import main; sys.argv = ['graphcal', *sys.argv[1:]]; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, "check", *map(str, args)], capture_output=True, text=True, check=False
-    )
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """The console entry point, in this process: exit code, output, errors."""
+
+    def call(*args):
+        monkeypatch.setattr(sys, "argv", ["graphcal", *map(str, args)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capsys.readouterr()
+        return end.value.code or 0, out, err
+
+    return call
 
 
 @pytest.mark.parametrize(
     ("N", "scale", "code", "word"), [(4000, 1.0, 0, "pass"), (1000, 0.4, 1, "fail"), (150, 1.0, 3, "unknown")]
 )
-def test_exit_codes(tmp_path, N, scale, code, word):
-    done = run(write_csv(tmp_path / "p.csv", *table(N, scale=scale)), "--max-ece", 0.05, "--confidence", 0.95)
-    assert (done.returncode, done.stdout.split(":")[0]) == (code, word), done.stderr
+def test_exit_codes(tmp_path, run, N, scale, code, word):
+    path = write_csv(tmp_path / "p.csv", *table(N, scale=scale))
+    found, out, err = run("check", path, "--max-ece", 0.05, "--confidence", 0.95)
+    assert (found, out.split(":")[0]) == (code, word), err
     if code == 3:
-        assert "nodes would decide" in done.stdout
+        assert "nodes would decide" in out
 
 
-def test_bad_input_exits_with_2_and_one_line(tmp_path):
-    done = run(tmp_path / "nothing.csv")
-    assert done.returncode == 2
-    assert done.stderr.strip() == f"graphcal: no predictions at {tmp_path / 'nothing.csv'}: the file does not exist"
+def test_bad_input_exits_with_2_and_one_line(tmp_path, run):
+    code, _, err = run("check", tmp_path / "nothing.csv")
+    assert code == 2
+    assert err.strip() == f"graphcal: no predictions at {tmp_path / 'nothing.csv'}: the file does not exist"
+    path = write_csv(tmp_path / "p.csv", *table(50))
+    code, _, err = run("check", path, "--max-ece", 0)
+    assert code == 2
+    assert "--max-ece must lie between 0 and 1, got 0.0" in err
 
 
-def test_json_holds_the_decision(tmp_path):
-    done = run(write_csv(tmp_path / "p.csv", *table()), "--json", "--bins", 15)
-    found = json.loads(done.stdout)
-    assert (found["outcome"], found["bins"], found["nodes"], found["left_out"]) == ("pass", 15, 4000, 0)
+def test_json_holds_the_decision(tmp_path, run):
+    code, out, _ = run("check", write_csv(tmp_path / "p.csv", *table()), "--json", "--bins", 15)
+    found = json.loads(out)
+    assert (code, found["outcome"], found["bins"], found["nodes"], found["left_out"]) == (0, "pass", 15, 4000, 0)
     assert found["high"] <= found["limit"]
 
 
@@ -124,12 +137,12 @@ def test_unknown_and_broken_files_are_refused(tmp_path):
         read_predictions(tmp_path / "p.parquet")
 
 
-def test_the_report_command_writes_the_page(tmp_path):
-    from sample_results import sample_results
-
+def test_the_report_command_writes_the_page(tmp_path, run):
     (tmp_path / "results.json").write_text(json.dumps(sample_results()))
-    code = "import sys; from graphcal.cli import main; sys.argv = ['graphcal', *sys.argv[1:]]; main()"
-    args = [sys.executable, "-c", code, "report", str(tmp_path), "-o", str(tmp_path / "r.html")]
-    done = subprocess.run(args, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    code, out, _ = run("report", tmp_path, "-o", tmp_path / "r.html")
+    assert code == 0
+    assert "r.html" in out
     assert (tmp_path / "r.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    code, _, err = run("report", tmp_path / "nowhere")
+    assert code == 2
+    assert "no results at" in err

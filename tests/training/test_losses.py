@@ -105,3 +105,18 @@ def test_the_centroid_term_needs_a_final_layer(graph):
 def test_an_unknown_loss_lists_the_choices(graph):
     with pytest.raises(ValueError, match="unknown loss 'focal'; choose among ce, au-ls, gcl, centroid"):
         train(graph, training=replace(SETTINGS, loss="focal"), seeds=[0])
+
+
+@pytest.mark.parametrize("name", ["gat", "sage", "appnp", "sgc", "gcnii"])
+def test_the_centroid_term_works_for_every_kind_of_final_layer(name, graph):
+    settings = replace(SETTINGS, epochs=6, init="glorot", loss="centroid")
+    pulled = train(graph, name, replace(settings, centroid_pull=0.0), seeds=[0])[0]
+    plain = train(graph, name, replace(settings, loss="ce"), seeds=[0])[0]
+    if name != "gat":  # its representation is made before the projection, so rounding differs
+        assert pulled.history.train_loss == pytest.approx(plain.history.train_loss, abs=1e-3)
+    assert train(graph, name, settings, seeds=[0])[0].history.train_loss[0] > pulled.history.train_loss[0]
+
+
+def test_a_backbone_with_its_own_loss_keeps_it(graph):
+    with pytest.raises(ValueError, match="has a loss of its own: loss='gcl' cannot replace it"):
+        train(graph, "gpn", replace(SETTINGS, loss="gcl"), seeds=[0])

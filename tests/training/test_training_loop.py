@@ -153,6 +153,11 @@ def test_an_interrupted_training_stops_and_restores_the_threads(graph):
     assert torch.get_num_threads() == threads
 
 
+def test_a_training_that_diverges_says_so(graph):
+    with pytest.raises(ValueError, match="the training of seed 2 diverged"):
+        train(graph, training=replace(QUICK, lr=1e30, optimizer="sgd"), seeds=[2])
+
+
 def test_no_seed_no_run(graph):
     assert train(graph, seeds=[]) == []
 

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
+
 from graphcal.backbones.appnp import APPNP
 from graphcal.backbones.fagcn import FAGCN
 from graphcal.backbones.gat import GAT
 from graphcal.backbones.gat_cagcn import GATofCaGCN
 from graphcal.backbones.gcn import GCN
 from graphcal.backbones.gcnii import GCNII
+from graphcal.backbones.gpn import GPN
 from graphcal.backbones.jknet import JKNet
 from graphcal.backbones.mlp import MLP
 from graphcal.backbones.sage import GraphSAGE
@@ -29,16 +32,23 @@ BACKBONES: dict[str, type[Spec]] = {
     "sgc": SGC,
     "mlp": MLP,
     "jknet": JKNet,
+    "gpn": GPN,
 }
 
 
 def backbone_of(backbone: str | Spec) -> Spec:
-    """The specification with a name, with its defaults, or the specification that is given."""
+    """The specification with a name, with its defaults, or the specification that is given.
+
+    Other packages announce theirs by an entry point in the group ``graphcal.backbones``."""
     if isinstance(backbone, Spec):
         return backbone
-    if backbone not in BACKBONES:
-        raise ValueError(f"unknown backbone {backbone!r}; choose among {', '.join(BACKBONES)}")
-    return BACKBONES[backbone]()
+    if backbone in BACKBONES:
+        return BACKBONES[backbone]()
+    announced = {point.name: point for point in entry_points(group="graphcal.backbones")}
+    if backbone in announced:
+        return announced[backbone].load()()
+    choices = ", ".join([*BACKBONES, *sorted(announced)])
+    raise ValueError(f"unknown backbone {backbone!r}; choose among {choices}")
 
 
 def name_of(spec: Spec) -> str:
@@ -54,6 +64,7 @@ __all__ = [
     "GAT",
     "GCN",
     "GCNII",
+    "GPN",
     "MLP",
     "SGC",
     "GATofCaGCN",

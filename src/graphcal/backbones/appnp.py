@@ -24,7 +24,6 @@ from graphcal.backbones.layers import Linear
 from graphcal.backbones.operators import symmetric
 from graphcal.backbones.shape import Replicas, Shape
 from graphcal.backbones.sparse import Sparse
-from graphcal.core import FinalLayer
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,8 @@ class APPNPReplicas(Replicas):
         h = self.hidden(field, drop)
         return self.propagated(torch.cat([h, torch.ones_like(h[..., :1])], -1), field, drop)
 
-    def final(self, replica: int) -> FinalLayer:
-        return FinalLayer.from_weight(torch.cat([self.head.weight[replica], self.head.bias[replica]]).T.contiguous())
+    def centroids(self) -> tuple[Tensor, Tensor]:
+        return torch.cat([self.head.weight, self.head.bias], 1), torch.zeros_like(self.head.bias)
 
 
 def _read(hop: Sparse, z: Tensor, drop: Dropout | None, p: float, layer: int) -> Tensor:

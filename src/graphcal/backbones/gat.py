@@ -26,7 +26,6 @@ from graphcal.backbones.layers import by_node, drawn, elu
 from graphcal.backbones.operators import looped
 from graphcal.backbones.shape import Replicas, Shape
 from graphcal.backbones.sparse import Sparse
-from graphcal.core import FinalLayer
 
 
 @dataclass(frozen=True)
@@ -106,10 +105,9 @@ class GATReplicas(Replicas):
         shares = self.head.shares(h @ self.head.weight, field, 1, drop, self.shape.dropout)
         return _attended(field.hops[1], shares, h.repeat(1, 1, heads), heads).flatten(2) / heads**0.5
 
-    def final(self, replica: int) -> FinalLayer:
-        heads = self.head.weight[replica].unflatten(-1, (self.spec.output_heads, -1))  # (in, H, C)
-        weight = heads.permute(2, 1, 0).flatten(1) / self.spec.output_heads**0.5  # (C, H in)
-        return FinalLayer.from_weight(weight.contiguous(), self.head.bias[replica])
+    def centroids(self) -> tuple[Tensor, Tensor]:
+        by_head = self.head.weight.unflatten(-1, (self.spec.output_heads, -1))  # (R, in, H, C)
+        return by_head.transpose(1, 2).flatten(1, 2) / self.spec.output_heads**0.5, self.head.bias  # (R, H in, C)
 
     def final_parameters(self) -> list[nn.Parameter]:
         return [self.head.weight]

@@ -56,7 +56,7 @@ class GATofCaGCNReplicas(Replicas):
     def representation(self, field: Field, drop: Dropout | None = None) -> None:
         return None
 
-    def final(self, replica: int) -> None:
+    def centroids(self) -> None:
         return None
 
     def final_parameters(self) -> list[nn.Parameter]:

@@ -24,7 +24,6 @@ from graphcal.backbones.fields import Field
 from graphcal.backbones.layers import Linear, Linears
 from graphcal.backbones.operators import symmetric
 from graphcal.backbones.shape import Replicas, Shape
-from graphcal.core import FinalLayer
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,3 @@ class GCNReplicas(Replicas):
 
     def representation(self, field: Field, drop: Dropout | None = None) -> Tensor:
         return field.keep_asked(field.hops[-1] @ self.hidden(field, drop))
-
-    def final(self, replica: int) -> FinalLayer:
-        return self.head.final(replica)

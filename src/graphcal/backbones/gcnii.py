@@ -26,7 +26,6 @@ from graphcal.backbones.fields import Field
 from graphcal.backbones.layers import Linear, Linears
 from graphcal.backbones.operators import symmetric
 from graphcal.backbones.shape import Replicas, Shape
-from graphcal.core import FinalLayer
 
 
 @dataclass(frozen=True)
@@ -57,19 +56,17 @@ class GCNIIReplicas(Replicas):
         a, p = self.spec.alpha, self.shape.dropout
         h0 = (field.project(self.first.weight, drop) + self.first.bias).relu()
         h = h0 if drop is None else drop(h0, field.nodes[0], p, layer=1)
+        h0 = a * h0
         for k, conv in enumerate(self.convs):
             t = log(self.spec.theta / (k + 1) + 1)
             h0 = field.keep_own(h0, k)
-            s = torch.add(a * h0, field.hops[k] @ h, alpha=1 - a)
+            s = torch.add(h0, field.hops[k] @ h, alpha=1 - a)
             z = torch.baddbmm(s, s, conv.weight, beta=1 - t, alpha=t)
             h = relu_dropout(z, None, drop, field.nodes[k + 1], p, layer=k + 2)
         return field.keep_asked(h)
 
     def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
         return self.head(self.representation(field, drop))
-
-    def final(self, replica: int) -> FinalLayer:
-        return self.head.final(replica)
 
     def inner_parameters(self) -> list[nn.Parameter]:
         return list(self.convs.parameters())

@@ -21,7 +21,6 @@ from graphcal.backbones.fields import Field
 from graphcal.backbones.layers import Linear, Linears
 from graphcal.backbones.operators import symmetric
 from graphcal.backbones.shape import Replicas, Shape
-from graphcal.core import FinalLayer
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,3 @@ class JKNetReplicas(Replicas):
 
     def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
         return self.head(self.representation(field, drop))
-
-    def final(self, replica: int) -> FinalLayer:
-        return self.head.final(replica)

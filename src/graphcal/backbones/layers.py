@@ -17,8 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphcal.core import FinalLayer
-
 Draw = Callable[[tuple[int, ...], int, int, torch.Generator], Tensor]  # shape, in, out, generator
 
 
@@ -125,11 +123,6 @@ class Linear(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         return h @ self.weight if self.bias is None else h @ self.weight + self.bias
-
-    def final(self, replica: int) -> FinalLayer:
-        """One replica's map as a final layer, logits = h @ weight.T + bias."""
-        bias = None if self.bias is None else self.bias[replica]
-        return FinalLayer.from_weight(self.weight[replica].T.contiguous(), bias)
 
 
 class Linears(nn.ModuleList):

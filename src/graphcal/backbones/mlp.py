@@ -20,7 +20,6 @@ from graphcal.backbones.fields import Field
 from graphcal.backbones.layers import Linear, Linears
 from graphcal.backbones.operators import nothing
 from graphcal.backbones.shape import Replicas, Shape
-from graphcal.core import FinalLayer
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,3 @@ class MLPReplicas(Replicas):
 
     def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
         return self.head(self.representation(field, drop))
-
-    def final(self, replica: int) -> FinalLayer:
-        return self.head.final(replica)

@@ -22,7 +22,6 @@ from graphcal.backbones.fields import Field
 from graphcal.backbones.layers import Linear, Linears
 from graphcal.backbones.operators import mean
 from graphcal.backbones.shape import Replicas, Shape
-from graphcal.core import FinalLayer
 
 
 @dataclass(frozen=True)
@@ -68,6 +67,3 @@ class SAGEReplicas(Replicas):
     def representation(self, field: Field, drop: Dropout | None = None) -> Tensor:
         h = self.hidden(field, drop)
         return field.keep_asked(torch.cat([field.hops[-1] @ h, field.keep_own(h, self.depth - 1)], -1))
-
-    def final(self, replica: int) -> FinalLayer:
-        return self.head.final(replica)

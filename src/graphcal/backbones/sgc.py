@@ -19,7 +19,6 @@ from graphcal.backbones.fields import Field
 from graphcal.backbones.layers import Linear
 from graphcal.backbones.operators import symmetric
 from graphcal.backbones.shape import Replicas, Shape
-from graphcal.core import FinalLayer
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,3 @@ class SGCReplicas(Replicas):
         if drop is not None and self.shape.input_dropout > 0:
             raise ValueError("sgc with input dropout has no fixed representation: set input_dropout=0 for this loss")
         return h.expand(len(self.head.weight), -1, -1)
-
-    def final(self, replica: int) -> FinalLayer:
-        return self.head.final(replica)

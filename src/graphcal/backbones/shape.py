@@ -37,6 +37,7 @@ class Replicas(nn.Module):
     shape: Shape
     depth: int  # how many hops the logits of a node reach
     head: nn.Module
+    has_own_loss = False
 
     def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
         """Logits of the nodes the field asks for; with ``drop``, as in training."""  # (R, n, C)
@@ -46,8 +47,20 @@ class Replicas(nn.Module):
         """h^(K), such that logits = h^(K) weight^T + bias; None where the output is not linear in a last layer."""  # (R, n, D)
         raise NotImplementedError
 
+    def centroids(self) -> tuple[Tensor, Tensor] | None:
+        """The last layer: logits = h^(K) W + b. Every column of W is a class centroid; None as for `representation`."""
+        return self.head.weight, self.head.bias  # type: ignore[return-value]  # (R, D, C), (R, 1, C)
+
     def final(self, replica: int) -> FinalLayer | None:
-        """The last layer of one replica."""
+        """The last layer of one replica, seen from outside."""
+        layer = self.centroids()
+        return None if layer is None else FinalLayer.from_weight(layer[0][replica].T.contiguous(), layer[1][replica])
+
+    def begin(self, y: Tensor, weights: Tensor) -> None:
+        """Called once before training with the training nodes' classes (n,) and each replica's weights on them (R, n)."""
+
+    def own_loss(self, logits: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+        """The loss of each replica, for backbones that are not trained by cross-entropy."""  # (R,)
         raise NotImplementedError
 
     def final_parameters(self) -> list[nn.Parameter]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from graphcal.backbones.cutting import Graph, whole
 from graphcal.backbones.dropout import Dropout
-from graphcal.backbones.fields import Field, Graph, whole
+from graphcal.backbones.fields import Field
 from graphcal.backbones.operators import feature_matrix, plain_adjacency
 from graphcal.backbones.shape import Replicas, Spec
 from graphcal.core import FinalLayer

@@ -16,9 +16,22 @@ from graphcal.bench.presets import Preset, matches
 from graphcal.bench.spec import Base, Cell, RunId
 from graphcal.calibrators import CALIBRATORS
 from graphcal.datasets.protocols import PROTOCOLS
+from graphcal.training import Training
 from graphcal.training import preset as recipe
 
-MERGED = ("protocol", "recipe", "row_normalise", "calibrator", "stop", "bins", "over", "block", "title", "weights")
+MERGED = (
+    "protocol",
+    "recipe",
+    "row_normalise",
+    "calibrator",
+    "stop",
+    "bins",
+    "over",
+    "block",
+    "first_run",
+    "title",
+    "weights",
+)
 NESTED = ("training", "architecture", "settings", "search", "bind")
 
 
@@ -121,9 +134,15 @@ def settled(chosen: Preset, row: Mapping[str, Any], method: str) -> dict[str, An
     for axis, path in whole["bind"].items():
         table, _, name = path.partition(".")
         whole[table] = {**whole[table], name: row[axis]}
-    for name in ("training", "architecture", "settings"):  # TOML has no null
-        whole[name] = {key: None if value == "none" else value for key, value in whole[name].items()}
+    for name in ("training", "architecture", "settings"):
+        whole[name] = {key: _null(value) for key, value in whole[name].items()}
+    whole["search"] = {key: [_null(value) for value in values] for key, values in whole["search"].items()}
     return whole
+
+
+def _null(value: Any) -> Any:
+    """TOML has no null: "none" stands for it."""
+    return None if value == "none" else value
 
 
 def cells_of(settings: Mapping[str, Any], row: Mapping[str, Any], runs: int) -> Iterator[Cell]:
@@ -152,6 +171,9 @@ def published_weights(settings: Mapping[str, Any], row: Mapping[str, Any]) -> di
 
 def run_of(number: int, settings: Mapping[str, Any]) -> RunId:
     """(split, seed) of a run: ``over = "seeds"`` keeps the split, ``over = "splits"`` goes round the protocol's splits."""
+    number += settings.get(
+        "first_run", 0
+    )  # a preset may keep clear of runs that were looked at while a method was designed
     over = settings.get("over", "seeds")
     if over not in ("seeds", "splits"):
         raise ValueError(f"over={over!r} is not one of seeds, splits")
@@ -161,12 +183,19 @@ def run_of(number: int, settings: Mapping[str, Any]) -> RunId:
     return number if splits is None else number % splits, number
 
 
+def explicit(training: Training) -> Training:
+    """The same training with "as everywhere else" written out, so that equal trainings have equal hashes."""
+    same: dict[str, Any] = {"head_lr": training.lr}
+    same |= dict.fromkeys(("final_weight_decay", "inner_weight_decay"), training.weight_decay)
+    return dataclasses.replace(training, **{name: v for name, v in same.items() if getattr(training, name) is None})
+
+
 def base_of(
     settings: Mapping[str, Any], row: Mapping[str, Any], searched: Mapping[str, Any], together: tuple[RunId, ...]
 ) -> Base:
     name, dataset, rate = row["backbone"], row["dataset"], row.get("labels_per_class", 20)
     published = recipe(settings.get("recipe", "cagcn"), name, dataset, rate)
-    training = dataclasses.replace(published.training, **{**settings["training"], **searched})
+    training = explicit(dataclasses.replace(published.training, **{**settings["training"], **searched}))
     architecture = {**dataclasses.asdict(published.backbone), **settings["architecture"]}  # type: ignore[call-overload]
     return Base(
         dataset, settings["protocol"], rate, settings.get("row_normalise"), name, architecture,

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphcal.bench.markdown import AXIS_TITLES
 from graphcal.bench.tables import PERCENT, Entry, Row, Table
 from graphcal.metrics.bins import Reliability
 from graphcal.metrics.seeds import pooled
@@ -23,6 +22,8 @@ from graphcal.plots_figure import HEIGHT, panels
 
 if TYPE_CHECKING:
     from graphcal.plots_figure import Axes, Figure
+
+METRIC_TITLES = {"ece": "ECE", "nll": "NLL", "brier": "Brier score"}
 
 
 def figure_of(table: Table) -> Figure | None:
@@ -108,7 +109,8 @@ def _sweep(table: Table) -> Figure | None:
                 [float(row.facts[x]) for row in rows], curves, ax, asked.get("label", x), bool(asked.get("log", False))
             )
             ax.set_title(name, fontsize="small")
-            ax.set_ylabel(f"{metric}, %" if metric in PERCENT else metric)
+            title = METRIC_TITLES.get(metric, metric)
+            ax.set_ylabel(f"{title}, %" if metric in PERCENT else title)
     return figure
 
 
@@ -116,8 +118,8 @@ def _runtime(table: Table) -> Figure | None:
     rows = [row for row in table.rows if any(entry.records for entry in row.entries.values())]
     if not rows:
         return None
-    figure, axes = panels(1, len(rows), 1.4 * HEIGHT)
-    for ax, row in zip(axes[0], rows):
+    figure, axes = panels(len(rows), 1, 2.6 * HEIGHT)
+    for ax, row in zip(axes[:, 0], rows):
         done = {m: entry for m, entry in row.entries.items() if entry.records}
         seconds = [sum(entry.seconds(part) for part in ("train", "search", "fit", "apply")) for entry in done.values()]
         ece = [entry.mean("ece") / 100 for entry in done.values()]
@@ -142,8 +144,6 @@ def _rank_diagram(table: Table) -> Figure | None:
     )
     figure, axes = panels(1, 1, 2.5 * HEIGHT)
     draw_ranks(named, axes[0][0])
-    axes[0][0].set_title(
-        f"{AXIS_TITLES.get(table.preset.metric, table.preset.metric)}: mean ranks over {found.tasks} rows",
-        fontsize="small",
-    )
+    metric = table.preset.metric
+    axes[0][0].set_title(f"{METRIC_TITLES.get(metric, metric)}: mean ranks over {found.tasks} rows", fontsize="small")
     return figure

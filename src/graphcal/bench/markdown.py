@@ -69,16 +69,19 @@ def _grid(table: Table) -> list[str]:
         axis_cells(table, row) + [_cell(row.entries.get(m), metric, notes) for m in table.methods] for row in table.rows
     ]
     lines = lines_of(header, body, len(table.axes))
-    legend = (
-        "Mean ± sd over runs. **Bold**: a paired test on the same nodes tells it apart from every other method in the row "
-        f"(Holm, {LEVEL:.0%}); *italic*: not told apart from the row's best. "
-    )
-    if metric == "ece":
-        legend += (
-            "Small print: the floor (ECE expected of a perfectly calibrated model on these nodes), the excess over it, "
+    legend = ["Mean ± sd over runs."]
+    if table.preset.kind == "table":
+        legend.append(
+            "**Bold**: a paired test on the same nodes tells it apart from every other method in the row "
+            f"(Holm, {LEVEL:.0%}); *italic*: not told apart from the row's best."
         )
-    legend += "and the published value; ≠: further from it than both standard deviations together. `–`: see the note."
-    return [*lines, "", legend, *rank_lines(table, table.ranks), *notes.lines()]
+    if metric == "ece":
+        legend.append(
+            "floor: the ECE expected of a perfectly calibrated model on these nodes; excess: what is above it."
+        )
+    if any(entry.published for row in table.rows for entry in row.entries.values()):
+        legend.append("paper: the published value; ≠: further from it than both standard deviations together.")
+    return [*lines, "", " ".join(legend), *rank_lines(table, table.ranks), *notes.lines()]
 
 
 def _cell(entry: Entry | None, metric: str, notes: Footnotes) -> str:

@@ -21,7 +21,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.backbones import BACKBONES, Replicas, Shape, SingleModel, Spec
-from graphcal.backbones.fields import Field, Graph, whole
+from graphcal.backbones.cutting import Graph, whole
+from graphcal.backbones.fields import Field
 from graphcal.backbones.operators import feature_matrix, plain_adjacency
 from graphcal.backbones.rerun import noisy_logits, premixed_of, rerun_of
 from graphcal.bench.records import Store, write_atomically

@@ -1,9 +1,10 @@
 """Search settings on validation nodes, on any engine: trials are cells, and a study goes on where it was stopped.
 
-    best = search(preset, "dataset=cora", {"final_weight_decay": (1e-6, 1e-3)}, trials=20, folder="out", engine=Serial())
+    best = search(preset("table-gcn"), "uncal", {"final_weight_decay": (1e-6, 1e-3)}, "out", Serial(), only="dataset=cora")[0]
 
-Each round asks Optuna (optional: pip install optuna) for several trials, makes of each a method of the preset with those
-training settings, runs the cells like any others, and tells Optuna the validation NLL after calibration, averaged over runs.
+Each round asks Optuna (optional: pip install 'graphcal[search]') for several trials, makes of each a method of the preset with
+those training settings, runs the cells like any others, and tells Optuna the validation NLL after calibration, averaged over
+runs.
 Test labels play no part. Trials are asked in a fixed order with a fixed seed, and a finished cell is not computed again.
 """
 
@@ -88,6 +89,6 @@ def _optuna() -> Any:
     try:
         import optuna
     except ImportError:
-        raise ValueError("search needs Optuna: pip install optuna") from None
+        raise ValueError("search needs Optuna: pip install 'graphcal[search]'") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna

@@ -5,7 +5,7 @@ Most calibrations that keep predictions are logits linear in a few parameters,
     z'_n = base_n + sum_k theta_k * terms_nk        base (N, C), terms (N, C, K)
 
 and the validation NLL is then convex in theta. `fit_linear` solves it by damped Newton to machine precision: a handful of
-iterations of K x K systems, independent of any learning rate.
+iterations of K x K systems, no learning rate.
 """
 
 from __future__ import annotations
@@ -27,53 +27,64 @@ def fit_linear(
     start: Tensor | None = None,
     guess: Tensor | None = None,
 ) -> Tensor:
-    """theta (K,) that minimises NLL(base + terms @ theta, y) + 1/2 sum_k ridge_k (theta_k - start_k)^2.
+    """theta (K,) that minimises NLL(base + terms @ theta, y) + 1/2 sum_k ridge_k (theta_k - start_k)^2, from ``guess``."""
+    return LinearFit(base, terms, y, start).minimiser(ridge, guess)
 
-    Newton with backtracking, from ``guess`` (default: ``start``). Columns are put on one scale first, because a Gram column
-    of SCAR and a logit differ by orders of magnitude. A tiny ridge keeps flat directions (two equal terms) from running away.
-    Where the model is right on every node that a column speaks for, NLL falls without end as confidence grows: those nodes
-    get Platt's smoothed targets, as if one of n + 2 had been wrong.
+
+class LinearFit:
+    """The problem of `fit_linear`, set up once and solved for one ridge or for several.
+
+    Columns are put on one scale first, because a Gram column of SCAR and a logit differ by orders of magnitude. A tiny ridge
+    keeps flat directions (two equal terms) from running away. Where the model is right on every node that a column speaks for,
+    NLL falls without end as confidence grows: those nodes get Platt's smoothed targets, as if one of n + 2 had been wrong.
     """
-    base, terms = base.double(), terms.double()  # (n, C), (n, C, K)
-    n, classes, k = terms.shape
-    centre = terms.new_zeros(k) if start is None else start.double()
-    contrast = terms - terms.mean(1, keepdim=True)  # softmax does not see what is common to all classes
-    scale = contrast.square().mean((0, 1)).sqrt()
-    alive = scale > 1e-12 * float(base.abs().max().clamp(min=1.0))
-    scale = torch.where(alive, scale, torch.ones_like(scale))
-    flat = (contrast / scale).reshape(n * classes, k)
-    penalty = torch.as_tensor(ridge, dtype=torch.double, device=base.device).expand(k) / scale.square() + 1e-10
-    theta0 = centre * scale
-    theta = theta0.clone() if guess is None else guess.double() * scale
 
-    target = platt_targets(y, base + (flat @ theta0).view(n, classes), contrast)  # (n, C)
-    observed = target.reshape(-1) @ flat / n  # (K,)
+    def __init__(self, base: Tensor, terms: Tensor, y: Tensor, start: Tensor | None = None) -> None:
+        self.base, terms = base.double(), terms.double()  # (n, C), (n, C, K)
+        self.nodes, self.classes, self.columns = terms.shape
+        self.start = terms.new_zeros(self.columns) if start is None else start.double()
+        contrast = terms - terms.mean(1, keepdim=True)  # softmax does not see what is common to all classes
+        scale = contrast.square().mean((0, 1)).sqrt()
+        self.alive = scale > 1e-12 * float(self.base.abs().max().clamp(min=1.0))
+        self.scale = torch.where(self.alive, scale, torch.ones_like(scale))
+        self.flat = (contrast / self.scale).reshape(-1, self.columns)  # (n C, K)
+        self.target = platt_targets(y, self.logits(self.start * self.scale), contrast)  # (n, C)
+        self.observed = self.target.reshape(-1) @ self.flat / self.nodes  # (K,)
 
-    def at(t: Tensor) -> tuple[Tensor, Tensor]:
-        z = base + (flat @ t).view(n, classes)
-        return z, soft_nll(z, target) + 0.5 * (penalty * (t - theta0).square()).sum()
+    def logits(self, scaled: Tensor) -> Tensor:
+        return self.base + (self.flat @ scaled).view(self.nodes, self.classes)
 
-    z, value = at(theta)
-    for _ in range(100):
-        probs = z.softmax(-1)  # (n, C)
-        weighted = flat * probs.view(-1, 1)
-        mean = weighted.view(n, classes, k).sum(1)  # (n, K)
-        gradient = mean.mean(0) - observed + penalty * (theta - theta0)
-        hessian = (weighted.T @ flat - mean.T @ mean) / n + torch.diag(penalty)
-        step = torch.linalg.solve(hessian, gradient)
-        decrease = float(gradient @ step)
-        if decrease < 1e-18 * (1 + abs(float(value))):
-            break
-        size, trial = 1.0, theta - step
-        z, trial_value = at(trial)
-        while trial_value > value - 1e-4 * size * decrease and size > 1e-12:
-            size *= 0.5
-            trial = theta - size * step
+    def minimiser(self, ridge: Tensor | float = 0.0, guess: Tensor | None = None, precision: float = 1e-18) -> Tensor:
+        """Newton with backtracking, until a step would lower the objective by less than ``precision`` of itself."""
+        penalty = torch.as_tensor(ridge, dtype=torch.double, device=self.base.device) / self.scale.square() + 1e-10
+        centre = self.start * self.scale
+        theta = centre.clone() if guess is None else guess.double() * self.scale
+
+        def at(t: Tensor) -> tuple[Tensor, float]:
+            z = self.logits(t)
+            return z, float(soft_nll(z, self.target) + 0.5 * (penalty * (t - centre).square()).sum())
+
+        z, value = at(theta)
+        for _ in range(100):
+            weighted = self.flat * z.softmax(-1).view(-1, 1)
+            mean = weighted.view(self.nodes, self.classes, self.columns).sum(1)  # (n, K)
+            gradient = mean.mean(0) - self.observed + penalty * (theta - centre)
+            hessian = (weighted.T @ self.flat - mean.T @ mean) / self.nodes
+            hessian.diagonal().add_(penalty)
+            step = torch.linalg.solve(hessian, gradient)
+            decrease = float(gradient @ step)
+            if decrease < precision * (1 + abs(value)):
+                break
+            size, trial = 1.0, theta - step
             z, trial_value = at(trial)
-        if trial_value >= value:
-            break  # no float64 improvement left
-        theta, value = trial, trial_value
-    return torch.where(alive, theta / scale, centre)
+            while trial_value > value - 1e-4 * size * decrease and size > 1e-12:
+                size *= 0.5
+                trial = theta - size * step
+                z, trial_value = at(trial)
+            if trial_value >= value:
+                break  # no float64 improvement left
+            theta, value = trial, trial_value
+        return torch.where(self.alive, theta / self.scale, self.start)
 
 
 def soft_nll(z: Tensor, target: Tensor) -> Tensor:

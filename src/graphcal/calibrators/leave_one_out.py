@@ -23,16 +23,16 @@ def leave_one_out_logits(base: Tensor, terms: Tensor, target: Tensor, theta: Ten
     """
     n, classes, k = terms.shape
     terms = terms - terms.mean(1, keepdim=True)
-    z = base + terms @ theta
+    flat = terms.reshape(-1, k)
+    z = base + (flat @ theta).view(n, classes)
     p = z.softmax(-1)
-    mean = torch.einsum("nc,nck->nk", p, terms)
-    centred = terms - mean[:, None, :]
-    hessian = torch.einsum("nck,ncl->kl", centred * p[:, :, None], centred) / n
-    hessian += torch.diag(ridge + 1e-10 * hessian.diagonal().mean().clamp(min=1e-12))
-    leverage = terms @ torch.linalg.solve(hessian, terms.reshape(-1, k).T).T.reshape(n, classes, k).mT / n  # (n, C, C)
+    weighted = flat * p.reshape(-1, 1)
+    mean = weighted.view(n, classes, k).sum(1)
+    hessian = (weighted.T @ flat - mean.T @ mean) / n
+    hessian.diagonal().add_(ridge + 1e-10 * hessian.diagonal().mean().clamp(min=1e-12))
+    half = torch.linalg.solve_triangular(torch.linalg.cholesky(hessian), flat.T, upper=False).T.view(n, classes, k)
+    leverage = half @ half.mT / n  # (n, C, C)
     curvature = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
-    residual = p - target
-    moved = torch.linalg.solve(
-        torch.eye(classes, dtype=z.dtype) - leverage @ curvature, (leverage @ residual[:, :, None])
-    )
+    system = torch.eye(classes, dtype=z.dtype, device=z.device) - leverage @ curvature
+    moved = torch.linalg.solve(system, leverage @ (p - target)[:, :, None])
     return z + moved.squeeze(-1)

@@ -37,7 +37,7 @@ from torch import Tensor
 
 from graphcal.calibrators.card import Card
 from graphcal.calibrators.centroid_pull import CentroidPull, MixBeforeAttention, groups, with_constant
-from graphcal.calibrators.fitting import fit_linear, nll_of, platt_targets, soft_nll
+from graphcal.calibrators.fitting import LinearFit, fit_linear, nll_of, platt_targets, soft_nll
 from graphcal.calibrators.leave_one_out import leave_one_out_logits
 from graphcal.calibrators.node_facts import node_facts, standardised
 from graphcal.core import FinalLayer, Outputs, fitting_nodes, training_set_of
@@ -46,7 +46,7 @@ from graphcal.metrics import ece
 
 FEW_NODES = 30  # fitting nodes: fewer cannot carry a weight of their own
 ENOUGH_PER_PARAMETER = 10  # fitting nodes: with fewer, the graph-aware form keeps to its constants
-RIDGES = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0)  # of graph-aware SCAR, on mean NLL with columns of unit size
+RIDGES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0)  # of graph-aware SCAR, on mean NLL with columns of unit size
 GRID = (0.0, *(m * 10.0**e for e in range(-8, -2) for m in (1.0, 2.0, 5.0)))  # to 5e-3: what the paper's tables span
 
 
@@ -244,12 +244,13 @@ class _Problem:
             solved = self.solution(base, terms[:, :, constants], centre[constants])
             return _Solution(centre[:k] / size[:k], centre[k:] / size[k:], solved.unseen_nll)
         tried = []
-        theta = centre
+        path, theta = LinearFit(base, terms, self.y, centre), centre
         for strength in reversed(RIDGES):  # from the plain form outwards: each solution is the next one's first guess
-            theta = fit_linear(base, terms, self.y, strength * shrunk, centre, theta)
+            theta = path.minimiser(strength * shrunk, theta, precision=1e-8)  # close enough to choose by
             tried.append(self.solution(base, terms, theta, strength * shrunk))
-        best = min(tried, key=lambda solved: solved.unseen_nll)
-        return _Solution(best.scale / size[:k], best.pull / size[k:], best.unseen_nll)
+        strength, best = min(zip(reversed(RIDGES), tried), key=lambda pair: pair[1].unseen_nll)
+        theta = path.minimiser(strength * shrunk, torch.cat([best.scale, best.pull])) / size
+        return _Solution(theta[:k], theta[k:], best.unseen_nll)
 
     def on_grid(self) -> _Solution:
         """The paper's search: every alpha < beta of the grid, the best on the validation nodes."""

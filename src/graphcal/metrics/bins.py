@@ -120,8 +120,8 @@ def equal_width_bin(conf: np.ndarray, edges: Tensor) -> np.ndarray:
     scaled = conf * B
     b = scaled.astype(np.int64)  # floor: the bin unless conf lies on an edge, where (lo, hi] means one less
     scaled -= b
-    near = (scaled < 1e-11) | (scaled > 1 - 1e-11)
-    if near.any():
+    if scaled.min() < 1e-11 or scaled.max() > 1 - 1e-11:
+        near = (scaled < 1e-11) | (scaled > 1 - 1e-11)
         b[near] = bin_of(torch.from_numpy(conf[near]), edges).numpy()
     return b
 

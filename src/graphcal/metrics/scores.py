@@ -42,8 +42,11 @@ def under_of(rel: Reliability) -> float:
 
 
 def ece(log_probs: Tensor, y: Tensor, bins: int = 20, scheme: str = "equal-width") -> float:
-    """Expected calibration error of the predicted class."""
-    return ece_of(reliability(log_probs, y, bins, scheme))
+    """Expected calibration error of the predicted class: `ece_of` the reliability, from the sums it needs and no others."""
+    if scheme != "equal-width":
+        return ece_of(reliability(log_probs, y, bins, scheme))
+    edges = equal_width_edges(bins)
+    return float(np.abs(total(log_probs, y, lambda rows: gap_sums(rows, edges))).sum()) / len(y)
 
 
 def mce(log_probs: Tensor, y: Tensor, bins: int = 20) -> float:
@@ -66,6 +69,11 @@ def signed_gap(log_probs: Tensor, y: Tensor) -> float:
     return float(reliability(log_probs, y, bins=1).gap.sum())
 
 
+def gap_sums(rows: Rows, edges: Tensor) -> np.ndarray:
+    """(B,) sums of right - c by bin."""
+    return np.bincount(equal_width_bin(rows.conf, edges), rows.right - rows.conf, minlength=len(edges) - 1)
+
+
 def classwise_gaps(rows: Rows, edges: Tensor) -> np.ndarray:
     """(C, B) sums of [y = k] - p_k by class and bin of p_k: the additive state of the class-wise ECE."""
     C, bins = len(rows.by_class), len(edges) - 1
@@ -79,7 +87,7 @@ def classwise_gaps(rows: Rows, edges: Tensor) -> np.ndarray:
 def top_label_gaps(rows: Rows, edges: Tensor) -> np.ndarray:
     """(C, B) sums of right - c by predicted class and confidence bin: the additive state of the top-label ECE."""
     C, bins = len(rows.by_class), len(edges) - 1
-    cell = rows.by_class.argmax(axis=0) * bins + equal_width_bin(rows.conf, edges)
+    cell = rows.pred.astype(np.int64) * bins + equal_width_bin(rows.conf, edges)
     return np.bincount(cell, rows.right - rows.conf, minlength=C * bins).reshape(C, bins)
 
 

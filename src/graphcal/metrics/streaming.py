@@ -50,13 +50,13 @@ class Tally:
     @classmethod
     def _of_rows(cls, rows: Rows, edges: Tensor) -> Tally:
         probs = np.exp(rows.by_class.astype(np.float64))  # (C, n)
-        brier = (probs**2).sum() - 2 * np.exp(rows.of_label.astype(np.float64)).sum() + len(rows.y)
+        brier = (probs**2).sum() - 2 * np.exp(rows.of_label).sum() + len(rows.y)
         return cls(
             from_cells(cell_sums(rows.conf, rows.right, edges, "equal-width"), edges, "equal-width"),
             classwise_gaps(rows, edges),
             top_label_gaps(rows, edges),
             grids(rows),
-            np.array([-rows.of_label.astype(np.float64).sum(), brier]),
+            np.array([-rows.of_label.sum(), brier]),
         )
 
     def __add__(self, other: Tally) -> Tally:

@@ -1,6 +1,6 @@
 """The report: one self-contained page from plain results.
 
-    import graphcal.report
+    import graphcal
     graphcal.report(results)                      # a notebook cell shows the page
     graphcal.report("graphcal-report/results.json").write("report.html")
 

@@ -59,7 +59,8 @@ def finite(value: Any) -> Any:
 def shown(value: float | None, kind: str) -> str:
     if value is None:
         return "–"
-    return {"percent": f"{100 * value:.2f}", "number": f"{value:.4f}", "seconds": f"{value:.3g} s"}[kind]
+    seconds = f"{value:.3g} s" if value >= 1 else f"{1000 * value:.3g} ms"
+    return {"percent": f"{100 * value:.2f}", "number": f"{value:.4f}", "seconds": seconds}[kind]
 
 
 def cell(method: dict[str, Any], metric: str, kind: str) -> dict[str, Any]:

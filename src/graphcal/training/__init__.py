@@ -2,9 +2,9 @@
 
 from graphcal.training.ensembles import ensemble, mc_dropout
 from graphcal.training.groups import param_groups
-from graphcal.training.loop import train, train_replicas
 from graphcal.training.recipes import RECIPES, Preset, preset, recipe
 from graphcal.training.replicas import History, Replica, Run
+from graphcal.training.runs import train, train_replicas
 from graphcal.training.settings import Training
 
 __all__ = [

@@ -4,8 +4,8 @@ Replicas that train on the same nodes share a chunk; a chunk is one stack. Chunk
 torch's threads, with one torch thread each: two threads that never wait for each other are faster than two that meet after each
 operation, by far so on a machine that others use as well. A single chunk keeps torch's threads.
 
-A chunk is large enough that Python's share of an epoch stays small, and small enough that what an optimiser step touches
-(four numbers a parameter) stays in a megabyte-sized cache where it can, and in memory where it must.
+A chunk is large enough that Python's share of an epoch stays small, and small enough that one of its tensors (a layer's weights
+or activations, of all its replicas) stays within CHUNK_BYTES: what streams through memory gains nothing by being stacked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 
 T = TypeVar("T")
 LARGEST = 8  # replicas in a chunk: beyond this Python's share no longer falls
-MEMORY = 2**31  # bytes that the parameters, gradients, moments and best states of all running chunks may take
+CHUNK_BYTES = 2**27  # of the largest tensor of a chunk
 
 
 @dataclass
@@ -39,13 +39,13 @@ class Chunk:
         return running > 0 and not self.cancelled.is_set()
 
 
-def chunked(masks: Sequence[tuple[Tensor, Tensor]], weights: int) -> list[Chunk]:
-    """The replicas in chunks, those with equal masks together. ``weights``: the numbers in a replica's largest layer."""
+def chunked(masks: Sequence[tuple[Tensor, Tensor]], numbers: int) -> list[Chunk]:
+    """The replicas in chunks, those with equal masks together. ``numbers``: how many a replica's largest tensor has."""
     threads = torch.get_num_threads()
     by_masks: dict[bytes, list[int]] = {}
     for i, pair in enumerate(masks):
         by_masks.setdefault(b"".join(mask.cpu().numpy().tobytes() for mask in pair), []).append(i)
-    room = max(1, MEMORY // (threads * 5 * 4 * max(1, weights)))
+    room = CHUNK_BYTES // (4 * numbers)
     share = -(-len(masks) // threads)
     size = max(1, min(LARGEST, share, room))
     chunks: list[Chunk] = []

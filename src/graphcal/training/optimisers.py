@@ -32,7 +32,7 @@ class StackedOptimiser:
         inner = {id(p) for p in model.inner_parameters()}
         self._own: list[tuple[nn.Parameter, Tensor, float, bool]] = []  # parameter, decay (R, 1, ...), rate, annealed
         groups: list[dict[str, Any]] = []
-        for p in model.parameters():
+        for p in (p for p in model.parameters() if p.requires_grad):
             kind = "final" if id(p) in final else "inner" if id(p) in inner else "other"
             decays = [_decay(replica, training, kind) for replica in replicas]
             rate = training.lr if kind != "final" or training.head_lr is None else training.head_lr
@@ -64,12 +64,12 @@ class StackedOptimiser:
         cut = {}
         for module in model.modules():
             for name, p in module.named_parameters(recurse=False):
-                cut[p] = nn.Parameter(p.detach()[running])
+                cut[p] = nn.Parameter(p.detach()[running], p.requires_grad)
                 setattr(module, name, cut[p])
         for optimizer in self._torch:
             for group in optimizer.param_groups:
                 for old in group["params"]:
-                    state = optimizer.state.pop(old)
+                    state = optimizer.state.pop(old, {})
                     optimizer.state[cut[old]] = {name: _cut(value, running) for name, value in state.items()}
                 group["params"] = [cut[old] for old in group["params"]]
         self._own = [(cut[p], decay[running], rate, annealed) for p, decay, rate, annealed in self._own]

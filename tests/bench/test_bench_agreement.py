@@ -1,0 +1,44 @@
+"""The summary of agreement counts what the tables say."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEADER = "dataset,method,title,runs,ece_mean,ece_sd,ece_floor_mean,published_mean,published_sd\n"
+
+
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("build_agreement", ROOT / "tools" / "build_agreement.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_agreement_is_counted_and_exceptions_are_named(tool: ModuleType, tmp_path: Path) -> None:
+    lines = [
+        "cora,ts,TS,10,4.2,0.3,3.1,4.88,0.55",
+        "pubmed,ts,TS,10,9.0,0.3,3.1,4.88,0.55",
+        "photo,ts,TS,10,2.0,0.1,1.0,,",
+    ]
+    (tmp_path / "table-gcn.csv").write_text(HEADER + "\n".join(lines) + "\n")
+    (tmp_path / "table-gcn-runs.csv").write_text("dataset,ece\ncora,0.1\n")
+    text = tool.text(tmp_path)
+    assert "1 of 2 cells that have a published value agree" in text
+    assert "| table-gcn | TS | 2 | 1 | +1.72 | 2.40 |" in text
+    assert "| table-gcn | pubmed | TS | 9.00 ± 0.30 | 4.88 ± 0.55 | +4.12 | 3.10 |" in text
+    assert "cora | TS |" not in text
+
+
+def test_the_committed_summary_is_up_to_date(tool: ModuleType) -> None:
+    results = ROOT / "results"
+    if not (results / "agreement.md").exists():
+        pytest.skip("no results are committed yet")
+    assert (results / "agreement.md").read_text(encoding="utf-8") == tool.text(results)
