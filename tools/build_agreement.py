@@ -80,8 +80,8 @@ def text(folder: Path) -> str:
         [
             "# Agreement with the published tables",
             "",
-            f"Made by `python tools/build_agreement.py` from the tables in this folder. {agree} of {len(found)} cells that have a "
-            "published value agree with it: the two means are not further apart than both standard deviations together. "
+            f"Made by `python tools/build_agreement.py` from the tables in this folder. {agree} of {len(found)} cells that "
+            "have a published value agree with it: the two means are not further apart than both standard deviations together. "
             "Differences are ours minus published, in percentage points.",
             "",
             *summary(found),

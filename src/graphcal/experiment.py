@@ -23,8 +23,9 @@ from torch_geometric.data import Data
 import graphcal
 from graphcal import metrics
 from graphcal.calibrators import CALIBRATORS
-from graphcal.core import Recipe, blinded
+from graphcal.core import Calibration, Outputs, Recipe, blinded
 from graphcal.datasets import load
+from graphcal.explanation import explain
 from graphcal.report import report_data, write
 from graphcal.training import Run, Training, preset, train
 
@@ -141,6 +142,7 @@ def _calibrate_and_measure(
         scores: dict[str, list[float]] = {metric: [] for metric in METRICS}
         seconds: list[float] = []
         after: list[Tensor] = []
+        first: Calibration | None = None  # the first seed's, for the explanations
         for done, one in enumerate(runs):
             if progress:
                 progress(f"calibrating with {name}", done, len(runs))
@@ -148,12 +150,15 @@ def _calibrate_and_measure(
             started = time.perf_counter()
             fitted = chosen.fit(seen, on=data.val_mask)
             seconds.append(time.perf_counter() - started)
+            first = fitted if first is None else first
             log_probs = fitted(seen).detach()
             after.append(log_probs)
             for metric, value in measured(log_probs[test], y, bins).items():
                 scores[metric].append(value)
         before = before or after
         drawn = report_data(after, data.y, test, bins, graph=data, before=before)
+        if first is not None:
+            _explain_changes(drawn.get("changed", []), replace(runs[0].outputs, graph=blind), first)
         methods[name] = {
             **{metric: spread(values) for metric, values in scores.items()},
             "ece_interval": drawn["ece_interval"],
@@ -163,6 +168,16 @@ def _calibrate_and_measure(
             "measurement": drawn,
         }
     return methods
+
+
+def _explain_changes(changed: list[dict[str, Any]], out: Outputs, fitted: Calibration) -> None:
+    """Add to each of the nodes that changed most why it has its confidence, in the first seed (Eq. 8 of the SCAR paper)."""
+    if out.final is None or out.final.weight is None or out.hidden is None:
+        return
+    for node in changed:
+        found = explain(out, node["node"], fitted)
+        terms = [[name, round(value, 3)] for name, value in found.lead_terms]
+        node["explanation"] = {"sentence": found.sentence, "terms": terms}
 
 
 def measured(log_probs: Tensor, y: Tensor, bins: int) -> dict[str, float]:

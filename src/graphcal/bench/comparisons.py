@@ -1,11 +1,12 @@
 """Which differences between methods are more than chance.
 
 Same test nodes in every run (seeds of one split): the paired comparison of `graphcal.metrics.compare`, nodes and seeds
-resampled. Other test nodes in each run (several splits): the corrected resampled t-test (Nadeau & Bengio 2003), because the
-training sets of the runs overlap,
+resampled. Other test nodes in each run (several splits): the runs' differences d_r scatter because of training and of the
+nodes that a run has for itself; the nodes that runs share add the same error to all of them, which no scatter shows:
 
-    t = mean(d) / sqrt((1/R + n_test/n_train) var(d)),     R - 1 degrees of freedom, d the runs' differences.
+    Var(mean d) = Var(d_r) / R + (1 - 1/R) f mean(sd_r²),     f = n_test / N, the share of a run's test nodes in another's,
 
+sd_r the error of d_r from resampling its nodes. mean(d) / sqrt(Var) is read against Student's t with R - 1 degrees of freedom.
 Over many rows: mean ranks and their critical difference (`graphcal.plots_ranks`, Demšar 2006).
 """
 
@@ -19,10 +20,11 @@ import torch
 from scipy import stats
 
 from graphcal.bench.records import Record, Store
-from graphcal.metrics.compare import METRICS, compare, holm
+from graphcal.metrics.compare import compare, holm
 from graphcal.plots_ranks import Ranks, ranks
 
 LEVEL = 0.05
+DRAWS = 200  # enough for the standard error of one run among several
 HIGHER_IS_BETTER = ("accuracy",)
 
 
@@ -41,23 +43,27 @@ class Difference:
 def difference(a: Sequence[str], b: Sequence[str], store: Store, metric: str) -> Difference:
     """Method ``a`` minus method ``b``: keys of their records, run by run."""
     records = [(store.record(k), store.record(m)) for k, m in zip(a, b)]
-    labels = [store.nodes(k)[1] for k in a]
-    if metric in METRICS and len(a) > 0 and all(torch.equal(labels[0], y) for y in labels[1:]):
-        bins = int(records[0][0].spec["bins"])
-        found = compare([store.nodes(k)[0] for k in a], [store.nodes(m)[0] for m in b], labels[0], metric, bins=bins)
-        return Difference(_mean([value(r, metric) - value(s, metric) for r, s in records]), found.p)
+    observed = _mean([value(r, metric) - value(s, metric) for r, s in records])
+    ours, labels = zip(*(store.nodes(k) for k in a))
+    theirs = [store.nodes(m)[0] for m in b]
+    bins = int(records[0][0].spec["bins"])
+    if all(torch.equal(labels[0], y) for y in labels[1:]):
+        return Difference(observed, compare(list(ours), theirs, labels[0], metric, bins=bins).p)
+    each = [compare(p, q, y, metric, bins=bins, draws=DRAWS) for p, q, y in zip(ours, theirs, labels)]
     nodes = records[0][0].result["nodes"]
-    return corrected_t(
-        [value(r, metric) - value(s, metric) for r, s in records], nodes["test"] / max(1, nodes["train"])
-    )
+    p = over_splits([c.difference for c in each], [c.sd for c in each], nodes["test"] / nodes.get("all", nodes["test"]))
+    return Difference(observed, p)
 
 
-def corrected_t(differences: Sequence[float], test_to_train: float) -> Difference:
-    d = np.asarray(differences)
-    if len(d) < 2 or float(d.std()) == 0.0:
-        return Difference(float(d.mean()), 1.0)
-    t = d.mean() / np.sqrt((1 / len(d) + test_to_train) * d.var(ddof=1))
-    return Difference(float(d.mean()), float(2 * stats.t.sf(abs(t), len(d) - 1)))
+def over_splits(differences: Sequence[float], errors: Sequence[float], share: float) -> float:
+    """p-value of no difference, for runs whose test nodes overlap by ``share``."""
+    d, R = np.asarray(differences), len(differences)
+    if R < 2:
+        return 1.0
+    variance = d.var(ddof=1) / R + (1 - 1 / R) * share * float(np.square(errors).mean())
+    if variance == 0.0:
+        return 1.0 if d.mean() == 0 else 0.0
+    return float(2 * stats.t.sf(abs(d.mean()) / np.sqrt(variance), R - 1))
 
 
 def value(record: Record, metric: str) -> float:

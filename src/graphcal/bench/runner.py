@@ -92,7 +92,7 @@ def compute(cell: Cell, models: Mapping[str, Models], graph: Data) -> tuple[Reco
         "unlabelled": measured(best.log_probs[rest], y[rest], cell.bins),
         "validation": {"nll": best.validation_nll, "ece": metrics.ece(best.log_probs[val], y[val], cell.bins)},
         "bins": metrics.reliability(best.log_probs[test], y[test], cell.bins).to_dict(),
-        "nodes": {name: int(graph[f"{name}_mask"].sum()) for name in ("train", "val", "test")},
+        "nodes": {"all": len(y), **{name: int(graph[f"{name}_mask"].sum()) for name in ("train", "val", "test")}},
         "changed": int((best.log_probs.argmax(-1) != best.logits.argmax(-1))[test].sum()),
         "fitted": best.calibration.extra_repr(),
         "chosen": best.base.training if len(tried) > 1 else None,

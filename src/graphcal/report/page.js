@@ -109,6 +109,24 @@
     pick("worst").textContent = m.worst ? `Worst group of ${data.labels[name]}: ${m.worst}.` : `No group of ${data.labels[name]} is certainly off.`;
   }
 
+  function explained(e) {  // Eq. 8: what the lead over the runner-up is made of, in the first seed
+    const box = document.createElement("details"), summary = document.createElement("summary"), text = document.createElement("p");
+    summary.textContent = "Why this confidence";
+    text.textContent = e.sentence;
+    const top = Math.max(...e.terms.map(t => Math.abs(t[1])), 1e-9), x = v => 60 + 56 * v / top;
+    const rows = e.terms.map(([label, value]) => {
+      const row = document.createElement("div"), svg = document.createElementNS(NS, "svg");
+      row.className = "term";
+      for (const [k, v] of Object.entries({ viewBox: "0 0 120 12", width: 120, height: 12, "aria-hidden": "true" })) svg.setAttribute(k, v);
+      add(svg, "line", { class: "axis", x1: 60, x2: 60, y1: 0, y2: 12 });
+      add(svg, "line", { class: `gap ${value >= 0 ? "under" : "over"}`, x1: 60, x2: x(value), y1: 6, y2: 6 });
+      row.append(svg, ` ${value >= 0 ? "+" : "−"}${Math.abs(value).toFixed(2)} ${label}`);
+      return row;
+    });
+    box.append(summary, text, ...rows);
+    return box;
+  }
+
   function showChanged(name) {
     const body = pick("changed").tBodies[0], nodes = data.methods[name].changed || [];
     body.replaceChildren(...nodes.map(n => {
@@ -126,7 +144,9 @@
       add(svg, "circle", { class: side, cx: x(n.after), cy: 7, r: 4 });
       put("").appendChild(svg);
       put(pct(n.right, 0), n.right);
-      put(n.why).className = "wrap";
+      const whyCell = put(n.why);
+      whyCell.className = "wrap";
+      if (n.explanation) whyCell.appendChild(explained(n.explanation));
       return tr;
     }));
     if (!nodes.length) { const td = body.insertRow().insertCell(); td.colSpan = 6; td.textContent = "This method changes no confidence."; }
