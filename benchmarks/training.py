@@ -4,10 +4,9 @@
 
 The usual loop: two GCNConv(cached=True) or GATConv layers, dense features, Adam, one training step and one validation loss every
 epoch; several seeds one after the other. Ours: `graphcal.train`, same width, early stop switched off. Both use all of torch's
-threads. Rounds alternate between the two. Times are milliseconds for one epoch of one run: for the usual loop its fastest epoch of
-all rounds, without set-up; for ours the mean over a whole training, set-up and results included, in the fastest round. So what
-else runs on the machine burdens us more than it. "cpu" is the ratio of processor time. Peak memory is that of a process of its
-own (Linux).
+threads. Rounds alternate between the two. Times are milliseconds for one epoch of one run: for the usual loop its fastest epoch
+of all rounds, without set-up; for ours the mean over a whole training, set-up and results included, in the fastest round.
+"cpu" is the ratio of processor time. Peak memory is that of a process of its own (Linux).
 
 "sparse" is the share of our time spent in sparse (or, where the input is dense, dense) products with the graph and the features,
 measured in one thread: what is left when everything else costs nothing.

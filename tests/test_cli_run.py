@@ -2,7 +2,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -89,10 +88,9 @@ def test_unknown_names_list_the_choices_and_exit_with_2(args, words, tmp_path):
     assert list(tmp_path.iterdir()) == []  # nothing half-written
 
 
-def test_help_teaches_and_does_not_wait_for_torch(tmp_path):
-    started = time.perf_counter()
+def test_help_teaches(tmp_path):
+    """That it does not wait for torch is held by tests/test_layout.py."""
     done = graphcal("run", "--help", cwd=tmp_path)
-    seconds = time.perf_counter() - started
     assert done.returncode == 0
     for word in (
         "--backbone",
@@ -104,7 +102,6 @@ def test_help_teaches_and_does_not_wait_for_torch(tmp_path):
         "--json",
     ):
         assert word in done.stdout
-    assert seconds < 5  # torch alone takes longer than this on a busy machine
 
 
 def test_version():

@@ -52,7 +52,9 @@ class Outputs:
     # For calibrators that run the frozen model again; filled by `train`, absent when only numbers are known.
     rerun: Callable[[Tensor], Tensor] | None = None  # edge_weight (E,) -> logits (N, C), differentiable
     noisy_logits: Callable[[torch.Generator], Tensor] | None = None  # logits (N, C) with the model's dropout active
-    premixed: Callable[[Tensor], Tensor] | None = None  # w (N,) -> logits, GAT only: SCAR's mix before the last attention
+    premixed: Callable[[Tensor], Tensor] | None = (
+        None  # w (N,) -> logits, GAT only: SCAR's mix before the last attention
+    )
 
     def __post_init__(self) -> None:
         check_logits(self.logits)

@@ -11,6 +11,8 @@ is dropped with it, and is rebuilt when its edges or its training mask change.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,11 +24,18 @@ from torch_geometric.data import Data
 UNREACHABLE = -1
 
 
+@contextmanager
+def sparse_csr() -> Iterator[None]:
+    """Make CSR tensors without torch's notice, once a process, that they are beta: the products used here are stable."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        yield
+
+
 def csr(rows: Tensor, cols: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
     """A torch CSR matrix from coordinates; equal coordinates are summed."""
     coo = torch.sparse_coo_tensor(torch.stack([rows, cols]), values, size, check_invariants=False)
-    with warnings.catch_warnings():  # torch calls its CSR "beta" once a process; the products used here are stable
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+    with sparse_csr():
         return coo.coalesce().to_sparse_csr()
 
 

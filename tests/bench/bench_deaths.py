@@ -1,9 +1,10 @@
-"""Work whose worker is killed; a module without torch, so that a new worker is there at once."""
+"""Work whose worker is killed or stopped; a module without torch, so that a new worker is there at once."""
 
 from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 from graphcal.bench.engines import Report, Tick
@@ -22,4 +23,10 @@ def dies_once(job: Job, tick: Tick) -> Report:
 def always_dies(job: Job, tick: Tick) -> Report:
     if len(job.cells) > 1:
         os.kill(os.getpid(), signal.SIGKILL)
+    return Report(job)
+
+
+def slow(job: Job, tick: Tick) -> Report:
+    (Path(os.environ["BENCH_TEST_FOLDER"]) / job.key).touch()
+    time.sleep(0.3)
     return Report(job)

@@ -79,39 +79,42 @@ def test_unknown_engines_and_stray_addresses_are_refused() -> None:
 
 STOPPED = """
 import sys
-sys.path.insert(0, sys.argv[2])
-from bench_deaths import always_dies, dies_once
-from bench_small import CELL, small
+from dataclasses import replace
+sys.path.insert(0, sys.argv[1])
+from bench_deaths import slow
+from bench_small import BASE, CELL
 from graphcal.bench.engines import Processes
-from graphcal.bench.session import Session
+from graphcal.bench.spec import Job
 if __name__ == "__main__":
-    changes = {"base": {"protocol": "public", "block": 1, "training": {"epochs": 2000, "patience": "none", "hidden": 16}}}
-    session = Session.of(small(methods=["uncal"], runs=50, **changes), sys.argv[1])
+    done = 0
     try:
-        session.run(Processes(1), lambda: None)
+        for report in Processes(2).map(slow, [Job((replace(CELL, bins=bins),)) for bins in range(1, 500)], lambda: None):
+            done += 1
     except KeyboardInterrupt:
-        print("stopped", session.finished())
+        print("stopped", done)
 """
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_ctrl_c_ends_the_workers_and_keeps_what_is_finished(tmp_path: Path) -> None:
-    script = tmp_path / "stopped.py"
+def test_ctrl_c_ends_the_workers_and_reaches_the_caller(tmp_path: Path) -> None:
+    script, marks = tmp_path / "stopped.py", tmp_path / "marks"
     script.write_text(STOPPED)
-    command = [sys.executable, str(script), str(tmp_path / "out"), str(Path(__file__).parent)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    marks.mkdir()
+    command = [sys.executable, str(script), str(Path(__file__).parent)]
+    env = {**os.environ, "BENCH_TEST_FOLDER": str(marks)}
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=env)
     try:
         deadline = time.monotonic() + 60
-        while not list((tmp_path / "out").glob("records/*.json")) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        while len(list(marks.iterdir())) < 5 and time.monotonic() < deadline:
+            time.sleep(0.05)
         os.killpg(child.pid, signal.SIGINT)  # what a terminal does: the whole group gets it
         said, _ = child.communicate(timeout=30)
     finally:
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
-    word, finished = said.split()
+    word, done = said.split()
     assert word == "stopped"
-    assert 1 <= int(finished) < 50
+    assert 3 <= int(done) < 499
     deadline = time.monotonic() + 30
     while _alive(child.pid) and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from bench_small import small
 
-from graphcal.bench.expansion import Only, expanded, run_of, settled
+from graphcal.bench.expansion import expanded, run_of, settled
+from graphcal.bench.only import Only
 from graphcal.bench.presets import preset, preset_names, preset_titles
 
 PAPER = [

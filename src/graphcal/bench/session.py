@@ -15,7 +15,8 @@ from pathlib import Path
 
 from graphcal.bench.costs import Costs
 from graphcal.bench.engines import Engine, Tick
-from graphcal.bench.expansion import Absent, Only, Placed, absences, expanded
+from graphcal.bench.expansion import Absent, Placed, absences, expanded
+from graphcal.bench.only import Only
 from graphcal.bench.presets import Preset, preset
 from graphcal.bench.records import Store, write_atomically
 from graphcal.bench.spec import Cell, jobs_of

@@ -15,6 +15,7 @@ from graphcal.datasets.catalog import entry
 from graphcal.datasets.protocols import PROTOCOLS, draw
 from graphcal.datasets.sources import data_folder, find
 from graphcal.datasets.splits import Request, Split
+from graphcal.graphs import sparse_csr
 
 DENSE_LIMIT = 2**29  # entries; above, features stay a sparse CSR tensor
 
@@ -89,4 +90,5 @@ def feature_tensor(features: sp.csr_matrix) -> torch.Tensor:
         return torch.from_numpy(features.toarray().astype(np.float32, copy=False))
     pointers, columns = torch.from_numpy(features.indptr), torch.from_numpy(features.indices)
     values = torch.from_numpy(features.data.astype(np.float32, copy=False))
-    return torch.sparse_csr_tensor(pointers, columns, values, size=features.shape, check_invariants=False)
+    with sparse_csr():
+        return torch.sparse_csr_tensor(pointers, columns, values, size=features.shape, check_invariants=False)
