@@ -20,7 +20,7 @@ from graphcal.calibrators import SCAR
 from graphcal.core import Outputs, blinded
 from graphcal.explanation import Explanation, explain
 from graphcal.observation import observe
-from graphcal.plots_explain import bars, draw_explanation, explain_html, save_explanation
+from graphcal.plots.explain import bars, draw_explanation, explain_html, save_explanation
 from graphcal.training import Training, train
 
 

@@ -12,12 +12,13 @@ import graphcal
 ROOT = Path(graphcal.__file__).parent
 
 # A module may import modules of its own part and of parts in the same row's list; nothing imports cli.
-FOUNDATION = {"core", "graphs", "metrics"}
+FOUNDATION = {"checks", "core", "graphs", "metrics"}
 ALLOWED = {
-    "core": set(),
+    "checks": set(),
+    "core": {"checks"},
     "graphs": set(),
     "metrics": {"graphs"},
-    "observation": {"core"},
+    "observation": {"checks", "core"},
     "persist": {"core", "calibrators"},
     "backbones": FOUNDATION,
     "calibrators": FOUNDATION,

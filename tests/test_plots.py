@@ -9,8 +9,9 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402
 
-from graphcal import plots, plots_ranks  # noqa: E402
+from graphcal import plots  # noqa: E402
 from graphcal.metrics import evaluate  # noqa: E402
+from graphcal.plots import ranks as plots_ranks  # noqa: E402
 
 
 @pytest.fixture(scope="module")

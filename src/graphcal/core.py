@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from graphcal.checks import as_float, check_graph, check_logits, check_mask
+
 
 @dataclass(frozen=True)
 class FinalLayer:
@@ -153,102 +155,6 @@ class Recipe(Protocol):
     """
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Calibration: ...
-
-
-# ---------------------------------------------------------------------------------------------------- input checks
-
-
-def as_float(values: Any) -> Tensor:
-    tensor = torch.as_tensor(values)
-    return tensor if tensor.is_floating_point() else tensor.float()
-
-
-def check_logits(logits: Tensor) -> None:
-    if not isinstance(logits, Tensor) or logits.dim() != 2 or not logits.is_floating_point():
-        came = f"{tuple(logits.shape)} of {logits.dtype}" if isinstance(logits, Tensor) else type(logits).__name__
-        raise ValueError(f"logits must be a floating (N, C) tensor; got {came}")
-    if logits.shape[1] < 2:
-        raise ValueError(f"logits must have at least two classes (columns); got {logits.shape[1]}")
-    broken = ~torch.isfinite(logits).all(-1)
-    if broken.any():
-        row = int(broken.nonzero()[0])
-        raise ValueError(
-            f"logits are not finite in {int(broken.sum())} of {len(logits)} rows (first: row {row}: "
-            f"{logits[row].tolist()}); look for overflow or missing features in the model"
-        )
-    normalised = normalisation_of(logits)
-    if normalised == "probabilities":
-        raise ValueError(
-            "logits were expected, but every row is non-negative and sums to 1: these are probabilities. Return the "
-            "model's output before its softmax (or pass log(p), which softmax maps back to p, if nothing else is left)"
-        )
-
-
-def normalisation_of(values: Tensor) -> str | None:
-    """'probabilities', 'log-probabilities' or None: what rows of these values could only be by intent."""
-    rows = values.double()
-    if (rows >= 0).all() and torch.allclose(rows.sum(-1), rows.new_ones(()), atol=1e-4):
-        return "probabilities"
-    if (rows <= 1e-6).all() and torch.allclose(rows.logsumexp(-1), rows.new_zeros(()), atol=1e-4):
-        return "log-probabilities"
-    return None
-
-
-MASKS = ("train_mask", "val_mask", "test_mask")
-
-
-def check_graph(graph: Data, nodes: int, classes: int) -> None:
-    if graph.num_nodes is not None and int(graph.num_nodes) != nodes:
-        raise ValueError(f"logits have {nodes} rows, but the graph has {graph.num_nodes} nodes")
-    if graph.get("edge_index") is not None:
-        check_edges(graph.edge_index, nodes)
-    in_a_mask = torch.zeros(nodes, dtype=torch.bool)
-    for name in MASKS:
-        if graph.get(name) is not None:
-            in_a_mask |= check_mask(graph[name], nodes, name, may_be_empty=True).cpu()
-    if graph.get("train_mask") is not None and graph.get("val_mask") is not None:
-        both = graph.train_mask & graph.val_mask
-        if both.any():
-            raise ValueError(
-                f"train_mask and val_mask share {int(both.sum())} nodes (first: node {int(both.nonzero()[0])}); calibration "
-                "needs nodes the model was not trained on: take them out of one of the two"
-            )
-    if graph.get("y") is not None:
-        check_labels(graph.y, nodes, classes, in_a_mask)
-
-
-def check_edges(edge_index: Tensor, nodes: int) -> None:
-    if edge_index.dim() != 2 or edge_index.shape[0] != 2 or edge_index.is_floating_point():
-        raise ValueError(f"edge_index must be (2, E) integers; got {tuple(edge_index.shape)} of {edge_index.dtype}")
-    if edge_index.numel() and (int(edge_index.min()) < 0 or int(edge_index.max()) >= nodes):
-        raise ValueError(
-            f"edge_index names nodes {int(edge_index.min())}..{int(edge_index.max())}, but the graph has nodes 0..{nodes - 1}"
-        )
-
-
-def check_labels(y: Tensor, nodes: int, classes: int, in_a_mask: Tensor) -> None:
-    if y.dim() != 1 or len(y) != nodes or y.is_floating_point():
-        raise ValueError(f"labels y must be {nodes} integers; got {tuple(y.shape)} of {y.dtype}")
-    unlabelled = (y.cpu() == -1) & ~in_a_mask  # -1: "no label", allowed outside the masks
-    wrong = ((y.cpu() < 0) | (y.cpu() >= classes)) & ~unlabelled
-    if wrong.any():
-        node = int(wrong.nonzero()[0])
-        raise ValueError(
-            f"labels must be 0..{classes - 1} (the logits have {classes} classes); {int(wrong.sum())} are not "
-            f"(first: node {node} has {int(y[node])}). A node without a label takes -1 and stays out of every mask"
-        )
-
-
-def check_mask(mask: Any, nodes: int, name: str, may_be_empty: bool = False) -> Tensor:
-    """The mask, proved to be a boolean (N,) tensor that selects something."""
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.dim() != 1:
-        came = f"{tuple(mask.shape)} of {mask.dtype}" if isinstance(mask, Tensor) else type(mask).__name__
-        raise ValueError(f"{name} must be a boolean mask with one entry a node; got {came}")
-    if len(mask) != nodes:
-        raise ValueError(f"{name} has {len(mask)} entries, but there are {nodes} nodes")
-    if not may_be_empty and not mask.any():
-        raise ValueError(f"{name} selects no node: give the nodes to fit on, for example data.val_mask")
-    return mask
 
 
 def fitting_nodes(out: Outputs, on: Tensor, name: str = "on") -> Tensor:

@@ -23,7 +23,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 from torch_geometric.utils import scatter
 
-from graphcal.core import FinalLayer, Outputs, check_logits, normalisation_of
+from graphcal.checks import check_logits, normalisation_of
+from graphcal.core import FinalLayer, Outputs
 
 KNOWN_LAYERS: tuple[type[nn.Module], ...] = (nn.Linear, GCNConv, GATConv, SAGEConv)
 Seen = tuple[Tensor, FinalLayer]  # hidden (N, D), layer

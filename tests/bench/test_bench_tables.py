@@ -23,7 +23,7 @@ from graphcal.bench.markdown import markdown, seconds_markdown
 from graphcal.bench.page import from_markdown
 from graphcal.bench.session import Session
 from graphcal.metrics import ece, reliability
-from graphcal.plots_figure import svg
+from graphcal.plots.figure import svg
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ nodes that a run has for itself; the nodes that runs share add the same error to
     Var(mean d) = Var(d_r) / R + (1 - 1/R) f mean(sd_r²),     f = n_test / N, the share of a run's test nodes in another's,
 
 sd_r the error of d_r from resampling its nodes. mean(d) / sqrt(Var) is read against Student's t with R - 1 degrees of freedom.
-Over many rows: mean ranks and their critical difference (`graphcal.plots_ranks`, Demšar 2006).
+Over many rows: mean ranks and their critical difference (`graphcal.plots.ranks`, Demšar 2006).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scipy import stats
 
 from graphcal.bench.records import Record, Store
 from graphcal.metrics.compare import compare, holm
-from graphcal.plots_ranks import Ranks, ranks
+from graphcal.plots.ranks import Ranks, ranks
 
 LEVEL = 0.05
 DRAWS = 200  # enough for the standard error of one run among several

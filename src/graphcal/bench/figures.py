@@ -18,10 +18,10 @@ from graphcal.bench.tables import PERCENT, Entry, Row, Table
 from graphcal.metrics.bins import Reliability
 from graphcal.metrics.seeds import pooled
 from graphcal.plots import draw_confidences, draw_reliability, draw_runtime, draw_sweep
-from graphcal.plots_figure import HEIGHT, panels
+from graphcal.plots.figure import HEIGHT, panels
 
 if TYPE_CHECKING:
-    from graphcal.plots_figure import Axes, Figure
+    from graphcal.plots.figure import Axes, Figure
 
 METRIC_TITLES = {"ece": "ECE", "nll": "NLL", "brier": "Brier score"}
 
@@ -130,7 +130,7 @@ def _runtime(table: Table) -> Figure | None:
 
 
 def _rank_diagram(table: Table) -> Figure | None:
-    from graphcal.plots_ranks import Ranks, draw_ranks
+    from graphcal.plots.ranks import Ranks, draw_ranks
 
     if table.ranks is None:
         return None

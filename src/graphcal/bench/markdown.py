@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from graphcal.bench.comparisons import LEVEL
 from graphcal.bench.tables import PERCENT, Entry, Row, Table
-from graphcal.plots_ranks import Ranks
+from graphcal.plots.ranks import Ranks
 
 AXIS_TITLES = {"dataset": "graph", "labels_per_class": "labels", "backbone": "backbone"}
 PARTS = ("train", "search", "fit", "apply")

@@ -18,7 +18,7 @@ from graphcal.bench.markdown import markdown, seconds_markdown
 from graphcal.bench.page import page
 from graphcal.bench.records import write_atomically
 from graphcal.bench.tables import Table
-from graphcal.plots_figure import svg
+from graphcal.plots.figure import svg
 
 
 def write_outputs(table: Table, folder: Path) -> list[Path]:

@@ -16,7 +16,7 @@ from graphcal.bench.comparisons import Difference, against, best_of, ranks_of
 from graphcal.bench.expansion import Absent, Placed
 from graphcal.bench.presets import Preset, matches
 from graphcal.bench.records import Record, Store
-from graphcal.plots_ranks import Ranks
+from graphcal.plots.ranks import Ranks
 
 PERCENT = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "confidence", "over_confidence")
 Published = tuple[float, float]  # mean, sd

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.core import Outputs, check_mask, fitting_nodes
+from graphcal.checks import check_mask
+from graphcal.core import Outputs, fitting_nodes
 
 Weights = dict[str, Tensor]
 

@@ -56,7 +56,7 @@ def explain(
     else:
         _show(found, f"{backbone} on {dataset}")
     if picture is not None:
-        from graphcal.plots_explain import save_explanation
+        from graphcal.plots.explain import save_explanation
 
         save_explanation(found, picture)
         typer.echo(f"Picture: {picture}", err=True)

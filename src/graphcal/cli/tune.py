@@ -60,7 +60,7 @@ def tune(
     else:
         _show_search(found, f"{backbone} on {dataset}")
     if picture is not None:
-        from graphcal.plots_tuning import save_decay_picture
+        from graphcal.plots.tuning import save_decay_picture
 
         save_decay_picture(found, picture)
         typer.echo(f"Picture: {picture}", err=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphcal.core import Outputs, check_mask
+from graphcal.checks import check_mask
+from graphcal.core import Outputs
 from graphcal.training.settings import Training
 
 

@@ -23,7 +23,8 @@ from graphcal.backbones.cutting import Graph, fields, whole
 from graphcal.backbones.fields import Field, Shared
 from graphcal.backbones.operators import feature_matrix, plain_adjacency
 from graphcal.backbones.rerun import noisy_logits, premixed_of, rerun_of
-from graphcal.core import Outputs, check_edges, check_labels
+from graphcal.checks import check_edges, check_labels
+from graphcal.core import Outputs
 from graphcal.training.chunks import Chunk, chunked, in_threads
 from graphcal.training.loop import fit
 from graphcal.training.losses import Targets

@@ -17,7 +17,7 @@ from typing import Any
 from torch_geometric.data import Data
 
 from graphcal import metrics
-from graphcal.core import check_mask
+from graphcal.checks import check_mask
 from graphcal.training import Replica, Run, Training, train_replicas
 from graphcal.tuning.candidates import Progress, settled
 

@@ -1,0 +1,27 @@
+"""Pictures, drawn on an axis that is given. The only part that knows matplotlib.
+
+measurement   reliability, before and after, confidences, slices, floor, sweeps, runtime
+ranks         many methods on many tasks: mean ranks with the critical difference
+explain       what a node's confidence is made of          tuning   the search for the decay
+figure        a figure of panels, and its SVG
+"""
+
+from graphcal.plots.measurement import (
+    draw_before_after,
+    draw_confidences,
+    draw_floor,
+    draw_reliability,
+    draw_runtime,
+    draw_slices,
+    draw_sweep,
+)
+
+__all__ = [
+    "draw_before_after",
+    "draw_confidences",
+    "draw_floor",
+    "draw_reliability",
+    "draw_runtime",
+    "draw_slices",
+    "draw_sweep",
+]
