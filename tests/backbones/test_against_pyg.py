@@ -58,15 +58,20 @@ def test_gat(graph, output_heads):
     compare(model, graph, expected)
 
 
-def test_gcnii(graph):
-    model, ours = model_of(GCNII(layers=5, alpha=0.2, theta=0.7))
+@pytest.mark.parametrize("two_weights", [False, True])
+def test_gcnii(graph, two_weights):
+    model, ours = model_of(GCNII(layers=5, alpha=0.2, theta=0.7, two_weights=two_weights))
     first, last = torch.nn.Linear(10, 6), torch.nn.Linear(6, 4)
     put_linear(first, ours.first.weight, ours.first.bias)
     put_linear(last, ours.head.weight, ours.head.bias)
     h = h0 = first(graph.x).relu()
     for k, conv in enumerate(ours.convs):
-        layer = pyg.GCN2Conv(6, alpha=0.2, theta=0.7, layer=k + 1)
-        put(layer.weight1, conv.weight[0])
+        layer = pyg.GCN2Conv(6, alpha=0.2, theta=0.7, layer=k + 1, shared_weights=not two_weights)
+        if two_weights:  # PyG's second form weighs (1 - alpha) A h and alpha h_0, the official code A h and h_0
+            put(layer.weight1, conv.weight[0, :6] / 0.8)
+            put(layer.weight2, conv.weight[0, 6:] / 0.2)
+        else:
+            put(layer.weight1, conv.weight[0])
         h = layer(h, h0, graph.edge_index).relu()
     compare(model, graph, last(h))
 

@@ -4,6 +4,8 @@
     s_l = (1 - a) A drop(h_{l-1}) + a h_0,   h_l = relu((1 - t_l) s_l + t_l s_l W_l),   t_l = log(theta / l + 1)
     z   = drop(h_L) W + b
 
+GCNII* (`two_weights`) gives A h and h_0 a weight each: h_l = relu((1 - t_l) s_l + t_l [A h, h_0] W_l).
+
 W^(K) = W and h^(K) = h_L: nothing is propagated after the last convolution. The official code decays W_0 and W in one group;
 SCAR's lever must move W alone, so they are two here. The convolutions have a decay of their own (`inner_weight_decay`).
 
@@ -33,6 +35,7 @@ class GCNII:
     layers: int = 64
     alpha: float = 0.1
     theta: float = 0.5
+    two_weights: bool = False  # GCNII*
 
     def prepare(self, edges: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
         return symmetric(edges), x
@@ -49,19 +52,21 @@ class GCNIIReplicas(Replicas):
         self.shape, self.spec, self.depth = shape, spec, spec.layers
         width = shape.hidden
         self.first = Linear(shape.features, width, generators, shape.init)
-        self.convs = Linears(Linear(width, width, generators, "uniform", bias=False) for _ in range(spec.layers))
+        inner = 2 * width if spec.two_weights else width
+        self.convs = Linears(Linear(inner, width, generators, "uniform", bias=False) for _ in range(spec.layers))
         self.head = Linear(width, shape.classes, generators, shape.init)
 
     def representation(self, field: Field, drop: Dropout | None = None) -> Tensor:
         a, p = self.spec.alpha, self.shape.dropout
         h0 = (field.project(self.first.weight, drop) + self.first.bias).relu()
         h = h0 if drop is None else drop(h0, field.nodes[0], p, layer=1)
-        h0 = a * h0
         for k, conv in enumerate(self.convs):
             t = log(self.spec.theta / (k + 1) + 1)
             h0 = field.keep_own(h0, k)
-            s = torch.add(h0, field.hops[k] @ h, alpha=1 - a)
-            z = torch.baddbmm(s, s, conv.weight, beta=1 - t, alpha=t)
+            propagated = field.hops[k] @ h
+            s = torch.add((1 - a) * propagated, h0, alpha=a)
+            mixed = torch.cat([propagated, h0], -1) if self.spec.two_weights else s
+            z = torch.baddbmm(s, mixed, conv.weight, beta=1 - t, alpha=t)
             h = relu_dropout(z, None, drop, field.nodes[k + 1], p, layer=k + 2)
         return field.keep_asked(h)
 
