@@ -80,10 +80,13 @@ class CentroidPull(Calibration):
     def forward(self, out: Outputs) -> Tensor:
         return self.applied(out)[0]
 
-    def applied(self, out: Outputs) -> tuple[Tensor, int]:
-        """Log-probabilities, and how many nodes had their weight held back to keep their prediction."""
+    def applied(self, out: Outputs, columns: Tensor | None = None) -> tuple[Tensor, int]:
+        """Log-probabilities, and how many nodes had their weight held back to keep their prediction.
+
+        ``columns``: the `design` of ``out``, where it is already known.
+        """
         train = structure(out.graph).train_mask
-        s, wanted, push = self._wanted(out)
+        s, wanted, push = self._wanted(out, columns)
         w = self._capped(out, s, wanted, push)
         moved = torch.where(train[:, None], out.logits, s[:, None] * out.logits + w[:, None] * push)
         log_probs = moved.log_softmax(-1)
@@ -97,9 +100,9 @@ class CentroidPull(Calibration):
         w = self._capped(out, *self._wanted(out))
         return torch.where(structure(out.graph).train_mask, torch.zeros_like(w), w)
 
-    def _wanted(self, out: Outputs) -> tuple[Tensor, Tensor, Tensor]:
+    def _wanted(self, out: Outputs, columns: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """s (N,), w (N,) before the cap, and what w multiplies (N, C): t, or t - z in the paper's blend."""
-        columns = design(out, self.form, self.centre, self.spread)
+        columns = design(out, self.form, self.centre, self.spread) if columns is None else columns
         w = (columns @ self.pull.double()).to(out.logits)
         s = columns @ self.scale.double() if self.form == "graph" else self.scale.expand(out.nodes)
         push = self.targets.to(out.logits)[out.pred]

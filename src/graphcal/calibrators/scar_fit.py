@@ -74,14 +74,15 @@ class Problem:
         self.t = self.targets.double()[out.pred[on]]  # (n, C)
         self.target = platt_targets(self.y, self.z, self.z[:, :, None])  # (n, C) the labels, smoothed if all are right
         self.centre, self.spread = torch.zeros(0), torch.ones(0)
-        if self.form != "graph":
-            self.design = groups(out, self.form)[on]  # (n, K)
-            return
-        facts = node_facts(out)
-        outside = facts[~structure(out.graph).train_mask]
-        self.centre, self.spread = outside.mean(0), outside.std(0)
-        self.spread = torch.where(self.spread > 1e-6, self.spread, torch.ones_like(self.spread))
-        self.design = with_constant(standardised(facts[on], self.centre, self.spread))
+        if self.form == "graph":
+            facts = node_facts(out)
+            outside = facts[~structure(out.graph).train_mask]
+            self.centre, self.spread = outside.mean(0), outside.std(0)
+            self.spread = torch.where(self.spread > 1e-6, self.spread, torch.ones_like(self.spread))
+            self.columns = with_constant(standardised(facts, self.centre, self.spread))  # (N, K)
+        else:
+            self.columns = groups(out, self.form)
+        self.design = self.columns[on]  # (n, K)
 
     def terms(self, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(base, terms, start) when w is linear in ``columns`` (n, K): s comes first where it is free."""
@@ -151,7 +152,7 @@ class Problem:
         tried = []
         path, theta = LinearFit(base, terms, self.y, centre), centre
         for strength in reversed(RIDGES):  # from the plain form outwards: each solution is the next one's first guess
-            theta = path.minimiser(strength * shrunk, theta, precision=1e-8)  # close enough to choose by
+            theta = path.minimiser(strength * shrunk, theta, precision=1e-6)  # close enough to choose by
             tried.append(self.solution(base, terms, theta, strength * shrunk))
         strength, best = min(zip(reversed(RIDGES), tried), key=lambda pair: pair[1].unseen_nll)
         theta = path.minimiser(strength * shrunk, torch.cat([best.scale, best.pull])) / size
@@ -184,7 +185,7 @@ class Problem:
             note=note,
             **training_set_of(self.out),
         )
-        log_probs, fitted.capped = fitted.applied(self.out)
+        log_probs, fitted.capped = fitted.applied(self.out, self.columns)
         fitted.settings["capped"] = fitted.capped
         return fitted, float(soft_nll(log_probs[self.on].double(), self.target))
 

@@ -1,6 +1,6 @@
-"""One fast pass over rows: checked confidences and rightness, a cache-sized chunk at a time.
+"""One fast pass over rows: checked confidences and rightness, a chunk at a time.
 
-Everything per row happens here while the rows are in the cache, in numpy and with the classes along the first axis: several
+Everything per row happens here, in numpy and with the classes along the first axis: several
 times faster than reductions along short rows, and free of the thread barriers that cost more than the work at this size.
 """
 
@@ -18,8 +18,9 @@ from torch import Tensor
 
 from graphcal.metrics.inputs import TOLERANCE, check_labels, check_log_probs, check_rows
 
-CHUNK = 1 << 14  # rows: all memory beyond the inputs is a few copies of one chunk for each thread
-MANY = 32  # chunks from which threads are worth starting
+# All memory beyond the inputs is a few copies of one chunk for each thread. Smaller chunks wait for the interpreter's lock.
+CHUNK = 1 << 17  # rows
+MANY = 4  # chunks from which threads are worth starting
 
 T = TypeVar("T")
 
