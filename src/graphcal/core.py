@@ -12,6 +12,7 @@ import copy
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -92,7 +93,7 @@ class Outputs:
     def classes(self) -> int:
         return self.logits.shape[1]
 
-    @property
+    @cached_property
     def pred(self) -> Tensor:  # (N,)
         return self.logits.argmax(-1)
 

@@ -61,12 +61,13 @@ class LinearFit:
         theta = centre.clone() if guess is None else guess.double() * self.scale
 
         def at(t: Tensor) -> tuple[Tensor, float]:
-            z = self.logits(t)
-            return z, float(soft_nll(z, self.target) + 0.5 * (penalty * (t - centre).square()).sum())
+            log_probs = self.logits(t).log_softmax(-1)
+            loss = -torch.dot(log_probs.view(-1), self.target.view(-1)) / self.nodes
+            return log_probs, float(loss + 0.5 * torch.dot(penalty, (t - centre).square()))
 
-        z, value = at(theta)
+        log_probs, value = at(theta)
         for _ in range(100):
-            weighted = self.flat * z.softmax(-1).view(-1, 1)
+            weighted = self.flat * log_probs.exp().view(-1, 1)
             mean = weighted.view(self.nodes, self.classes, self.columns).sum(1)  # (n, K)
             gradient = mean.mean(0) - self.observed + penalty * (theta - centre)
             hessian = (weighted.T @ self.flat - mean.T @ mean) / self.nodes
@@ -76,11 +77,11 @@ class LinearFit:
             if decrease < precision * (1 + abs(value)):
                 break
             size, trial = 1.0, theta - step
-            z, trial_value = at(trial)
+            log_probs, trial_value = at(trial)
             while trial_value > value - 1e-4 * size * decrease and size > 1e-12:
                 size *= 0.5
                 trial = theta - size * step
-                z, trial_value = at(trial)
+                log_probs, trial_value = at(trial)
             if trial_value >= value:
                 break  # no float64 improvement left
             theta, value = trial, trial_value
