@@ -8,6 +8,10 @@ from graphcal.metrics import block_ece_interval, ece, ece_interval, mean_ece_int
 from graphcal.metrics.bins import bin_of, equal_width_edges
 from graphcal.metrics.intervals import random_blocks
 
+# A calibrated model is covered with 97.5 % (its error, 0, can be missed on one side only). With 400 simulations chance alone would
+# take one seed in four over the 98 % allowed; with 1,600 the sd of the share is 0.4 points and the seed does not matter.
+SIMULATIONS = 1600
+
 TRUTHS = {
     "calibrated": ("high", lambda c: c),
     "over-confident by 5 points": ("even", lambda c: c - 0.05),
@@ -26,13 +30,13 @@ def population_error(shape, truth):
 @pytest.mark.parametrize("case", TRUTHS)
 def test_95_percent_intervals_cover(case):
     shape, truth = TRUTHS[case]
-    error, g = population_error(shape, truth), torch.Generator().manual_seed(6)
+    error, g = population_error(shape, truth), torch.Generator().manual_seed(0)
     covered = 0
-    for _ in range(400):
+    for _ in range(SIMULATIONS):
         conf = confidences(shape, 1000, g)
         low, high = ece_interval(*binary(conf, draw(truth(conf), g)), draws=200, generator=g)
         covered += low <= error <= high
-    assert 0.92 <= covered / 400 <= 0.98
+    assert 0.92 <= covered / SIMULATIONS <= 0.98
 
 
 def test_large_samples_use_normal_noise_and_agree():
