@@ -8,8 +8,8 @@ from graphcal.metrics import block_ece_interval, ece, ece_interval, mean_ece_int
 from graphcal.metrics.bins import bin_of, equal_width_edges
 from graphcal.metrics.intervals import random_blocks
 
-# A calibrated model is covered with 97.5 % (its error, 0, can be missed on one side only). With 400 simulations chance alone would
-# take one seed in four over the 98 % allowed; with 1,600 the sd of the share is 0.4 points and the seed does not matter.
+# A calibrated model is covered with 97.5 % (its error, 0, can be missed on one side only). With 400 simulations chance alone
+# would take one seed in four over the 98 % allowed; with 1,600 the sd of the share is 0.4 points and the seed does not matter.
 SIMULATIONS = 1600
 
 TRUTHS = {
