@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from bench_small import small
 from scipy import stats
 
 from graphcal.bench import outputs
-from graphcal.bench.comparisons import difference, over_splits, ranks_of
+from graphcal.bench.comparisons import difference, over_graphs, over_splits, ranks_of
 from graphcal.bench.costs import clock
 from graphcal.bench.engines import Serial
 from graphcal.bench.exports import csv_of_methods, csv_of_runs, latex
@@ -217,6 +218,30 @@ def test_ranks() -> None:
     assert turned is not None
     assert dict(zip(turned.names, turned.mean))["a"] == 3.0
     assert ranks_of(table[:1], "ece") is None
+
+
+@pytest.mark.parametrize(
+    ("differences", "p"),
+    [
+        ([-1.0, -2.0, -0.5], 2 / 8),  # the farthest mean of all eight: itself and its mirror image
+        ([1.0, -1.0], 1.0),
+        ([3.0, -1.0, 1.0], 6 / 8),  # |5|, |3|, |3|, |1| and mirror images: observed 3
+        ([0.0, 0.0], 1.0),
+        ([0.1] * 9, 2 / 512),
+    ],
+)
+def test_over_graphs_every_sign_is_a_coin(differences: list[float], p: float) -> None:
+    assert over_graphs(differences) == pytest.approx(p)
+
+
+def test_a_list_compares_its_own_method_with_its_rivals_over_graphs(session: Session) -> None:
+    table = Session.of(small(kind="list", against="ts", own="ts", rivals=["uncal"]), session.store.folder).table()
+    assert "against its rivals" not in markdown(table)  # one graph is no sample of graphs
+    other = replace(table.rows[0], facts={**table.rows[0].facts, "dataset": "another"})
+    text = markdown(replace(table, rows=(*table.rows, other)))
+    entries = table.rows[0].entries
+    gap = entries["ts"].mean("ece_excess") - entries["uncal"].mean("ece_excess")
+    assert f"| Uncal. | 2 | {gap:+.2f} | 0.500 |" in text
 
 
 def test_clock() -> None:

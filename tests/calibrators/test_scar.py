@@ -163,7 +163,7 @@ def test_without_the_guard_predictions_can_change_and_the_guard_counts_them():
     assert (SCAR(0.5, 0.5, keep_predictions=False).fit(out, on)(out).argmax(-1) == 1).all()
     guarded = SCAR(0.5, 0.5).fit(out, on)
     assert (guarded(out).argmax(-1) == 0).all()
-    assert guarded.capped == n
+    assert int(guarded.capped(out).sum()) == n
 
 
 FITTED = {
@@ -219,6 +219,48 @@ def test_graph_aware_form_learns_what_depends_on_the_neighbours():
         for name, recipe in {"graph": SCAR(), "temperature": SCAR(temperature=True)}.items()
     }
     assert loss["graph"] < loss["temperature"] - 0.01
+
+
+def test_facts_of_some_nodes_are_their_rows_of_everybodys(graph):
+    from graphcal.calibrators.node_facts import node_facts, node_facts_of
+
+    lonely = graph.clone()  # node 0 has no neighbour left: it is its own neighbourhood
+    lonely.edge_index = graph.edge_index[:, (graph.edge_index != 0).all(0)]
+    out = model_outputs(lonely)
+    some = torch.tensor([5, 0, 17, 3])
+    assert torch.allclose(node_facts_of(out, some), node_facts(out)[some], atol=1e-12)
+    agree, agree2, degree, support = node_facts(out)[0, 1:5]
+    assert (float(agree), float(agree2), float(degree)) == (1.0, 1.0, 0.0)
+    assert float(support) == pytest.approx(float(out.logits[0].softmax(-1).max()))
+
+
+@pytest.mark.parametrize("sharpness", [0.3, 1.0, 3.0])
+def test_the_path_of_ridges_finds_what_solving_each_of_them_finds(graph, sharpness):
+    from graphcal.calibrators.fitting import LinearFit, soft_nll
+    from graphcal.calibrators.leave_one_out import leave_one_out_logits
+    from graphcal.calibrators.ridge_path import best_ridge
+
+    out = model_outputs(graph, noise=1.5, sharpness=sharpness)
+    index = graph.val_mask.nonzero().flatten()
+    z, y = out.logits[index].double(), graph.y[index]
+    columns = torch.randn(len(index), 6, generator=torch.Generator().manual_seed(0), dtype=torch.double)
+    columns[:, 0] = 1.0
+    terms = columns[:, None, :] * z[:, :, None]
+    terms = terms / (terms - terms.mean(1, keepdim=True)).square().mean((0, 1)).sqrt()
+    target = torch.nn.functional.one_hot(y, 4).double()
+    centre, held = torch.zeros(6, dtype=torch.double), torch.ones(6, dtype=torch.double)
+    held[0] = 0.0
+    base, ridges = torch.zeros_like(z), (1.0, 0.1, 0.01, 0.001)
+    centre[:1] = LinearFit(base, terms[:, :, :1], y).minimiser()
+    fit = LinearFit(base, terms, y, centre)
+    solved = {ridge: fit.minimiser(ridge * held) for ridge in ridges}
+    unseen = {
+        r: float(soft_nll(leave_one_out_logits(base, terms, target, t, r * held), target)) for r, t in solved.items()
+    }
+    chosen = best_ridge(terms, y, target, centre, held, ridges)
+    assert unseen[chosen.ridge] == pytest.approx(min(unseen.values()), abs=1e-6)
+    assert torch.allclose(chosen.theta, solved[chosen.ridge], atol=1e-8)
+    assert chosen.unseen_nll == pytest.approx(unseen[chosen.ridge], abs=1e-9)
 
 
 def test_hops_with_no_fitting_node_take_the_pooled_weight(graph):

@@ -7,6 +7,8 @@ nodes that a run has for itself; the nodes that runs share add the same error to
     Var(mean d) = Var(d_r) / R + (1 - 1/R) f mean(sd_r²),     f = n_test / N, the share of a run's test nodes in another's,
 
 sd_r the error of d_r from resampling its nodes. mean(d) / sqrt(Var) is read against Student's t with R - 1 degrees of freedom.
+Over graphs (`over_graphs`): each graph gives one difference, its rows averaged, because rows of one graph share test nodes;
+under the null hypothesis its sign is a coin.
 Over many rows: mean ranks and their critical difference (`graphcal.plots.ranks`, Demšar 2006).
 """
 
@@ -64,6 +66,14 @@ def over_splits(differences: Sequence[float], errors: Sequence[float], share: fl
     if variance == 0.0:
         return 1.0 if d.mean() == 0 else 0.0
     return float(2 * stats.t.sf(abs(d.mean()) / np.sqrt(variance), R - 1))
+
+
+def over_graphs(differences: Sequence[float]) -> float:
+    """p-value of no mean difference over independent graphs: the share of sign changes with a mean as far from zero (exact)."""
+    d = np.asarray(differences, dtype=float)
+    signs = 1 - 2 * ((np.arange(2 ** len(d))[:, None] >> np.arange(len(d))) & 1)
+    means = np.abs(signs @ d)
+    return float((means >= means[0] * (1 - 1e-12)).mean())
 
 
 def value(record: Record, metric: str) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from graphcal.bench.comparisons import LEVEL
+from graphcal.bench.comparisons import LEVEL, over_graphs
 from graphcal.bench.markdown import Footnotes, lines_of, number, plus_minus, rank_lines
 from graphcal.bench.tables import PERCENT, Entry, Table
+from graphcal.metrics.compare import holm
 
 
 def list_lines(table: Table) -> list[str]:
@@ -38,7 +39,7 @@ def list_lines(table: Table) -> list[str]:
     if reference:
         legend += " Differences: paired test on the same nodes, Holm over the methods of the row; "
         legend += f"✓ better, ✗ worse at {LEVEL:.0%}."
-    return [*lines, legend, *_summary(table), *rank_lines(table, table.ranks), *notes.lines()]
+    return [*lines, legend, *_summary(table), *_over_graphs(table), *rank_lines(table, table.ranks), *notes.lines()]
 
 
 def _values(entry: Entry, notes: Footnotes, compared: bool) -> list[str]:
@@ -101,3 +102,44 @@ def _summary(table: Table) -> list[str]:
         "Means over the rows a method has; 'better / worse': rows in which the paired test tells it from the reference."
     )
     return ["", "## Over all rows", "", *lines_of(header, body), "", text]
+
+
+SUITE = (("ece_excess", "test"), ("nll", "test"), ("ece_excess", "unlabelled"), ("nll", "unlabelled"))
+
+
+def _over_graphs(table: Table) -> list[str]:
+    """The preset's own method against its rivals, over all graphs that both have."""
+    own = table.preset.own
+    found = {
+        m: [_by_graph(table, own, m, *measure) for measure in SUITE] for m in table.preset.rivals if m in table.methods
+    }
+    found = {m: measured for m, measured in found.items() if len(measured[0]) > 1}
+    if not found:
+        return []
+    p = [holm([over_graphs(found[m][k]) for m in found]) for k in range(len(SUITE))]
+    body = []
+    for place, (m, measured) in enumerate(found.items()):
+        cells = [table.preset.title_of(m), str(len(measured[0]))]
+        for k, (metric, _) in enumerate(SUITE):
+            mean, chance = sum(measured[k]) / len(measured[k]), p[k][place]
+            mark = "" if chance > LEVEL else " ✓" if mean < 0 else " ✗"
+            cells += [f"{mean:+.2f}{mark}" if metric in PERCENT else f"{mean:+.4f}{mark}", f"{chance:.3f}"]
+        body.append(cells)
+    title = table.preset.title_of(own)
+    header = ["minus", "graphs", "excess", "p", "NLL", "p", "excess all", "p", "NLL all", "p"]
+    text = (
+        f"{title} minus each rival, mean over graphs (the rows of one graph are averaged first: they share test nodes). "
+        f"p: exact sign-change test over graphs, Holm over the rivals; ✓ better, ✗ worse at {LEVEL:.0%}."
+    )
+    return ["", f"## {title} against its rivals, over graphs", "", *lines_of(header, body), "", text]
+
+
+def _by_graph(table: Table, a: str, b: str, metric: str, where: str) -> list[float]:
+    """a minus b, one value a graph."""
+    graphs: dict[str, list[float]] = {}
+    for row in table.rows:
+        ours, theirs = row.entries.get(a), row.entries.get(b)
+        if ours is not None and theirs is not None and ours.records and theirs.records:
+            gap = ours.mean(metric, where) - theirs.mean(metric, where)
+            graphs.setdefault(str(row.facts["dataset"]), []).append(gap)
+    return [sum(gaps) / len(gaps) for gaps in graphs.values()]

@@ -35,6 +35,8 @@ class Preset:
     kind: str = "table"  # table, list, or a figure of `graphcal.bench.figures`
     metric: str = "ece"
     against: str = ""  # the method every other one is compared with in a list
+    own: str = ""  # the method that is compared with its ``rivals`` over all graphs of a list
+    rivals: Sequence[str] = ()
     caption: str = ""
     rules: Sequence[Mapping[str, Any]] = ()
     published: Sequence[Mapping[str, Any]] = ()
@@ -104,6 +106,8 @@ def preset_of(name: str, text: Mapping[str, Any]) -> Preset:
         kind=text.get("kind", "table"),
         metric=text.get("metric", "ece"),
         against=text.get("against", ""),
+        own=text.get("own", ""),
+        rivals=tuple(text.get("rivals", ())),
         caption=text.get("caption", ""),
         rules=[*common["set"], *text.get("set", ())],
         published=text.get("published", ()),

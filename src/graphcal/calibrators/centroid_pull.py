@@ -63,7 +63,6 @@ class CentroidPull(Calibration):
     form: str  # side, shared, hop, graph
     blend: bool
     keep_predictions: bool
-    capped: int
     note: str
     graph_nodes: int
 
@@ -78,42 +77,39 @@ class CentroidPull(Calibration):
         return float(self.pull[min(1, len(self.pull) - 1)])
 
     def forward(self, out: Outputs) -> Tensor:
-        return self.applied(out)[0]
-
-    def applied(self, out: Outputs, columns: Tensor | None = None) -> tuple[Tensor, int]:
-        """Log-probabilities, and how many nodes had their weight held back to keep their prediction.
-
-        ``columns``: the `design` of ``out``, where it is already known.
-        """
+        log_probs, _ = self.moved(out.logits, out.pred, self._design(out))
         train = structure(out.graph).train_mask
-        s, wanted, push = self._wanted(out, columns)
-        w = self._capped(out, s, wanted, push)
-        moved = torch.where(train[:, None], out.logits, s[:, None] * out.logits + w[:, None] * push)
-        log_probs = moved.log_softmax(-1)
-        if self.keep_predictions:  # a lead of a few ulps can still be rounded away: such a node keeps its logits
-            same = log_probs.argmax(-1) == out.pred
-            log_probs = torch.where(same[:, None], log_probs, out.logits.log_softmax(-1))
-        return log_probs, int(((w != wanted) & ~train).sum())
+        return torch.where(train[:, None], out.logits.log_softmax(-1), log_probs)
 
     def weights(self, out: Outputs) -> Tensor:
         """w of every node, after the cap; 0 on the training set."""  # (N,)
-        w = self._capped(out, *self._wanted(out))
+        _, w = self.moved(out.logits, out.pred, self._design(out))
         return torch.where(structure(out.graph).train_mask, torch.zeros_like(w), w)
 
-    def _wanted(self, out: Outputs, columns: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """s (N,), w (N,) before the cap, and what w multiplies (N, C): t, or t - z in the paper's blend."""
-        columns = design(out, self.form, self.centre, self.spread) if columns is None else columns
-        w = (columns @ self.pull.double()).to(out.logits)
-        s = columns @ self.scale.double() if self.form == "graph" else self.scale.expand(out.nodes)
-        push = self.targets.to(out.logits)[out.pred]
-        return s.to(out.logits).clamp(min=SMALLEST_SCALE), w, push - out.logits if self.blend else push
+    def capped(self, out: Outputs) -> Tensor:
+        """The nodes whose weight is held back, because with all of it their prediction would change."""  # (N,) bool
+        wanted = (self._design(out) @ self.pull.double()).to(out.logits)
+        return (self.weights(out) != wanted) & ~structure(out.graph).train_mask
 
-    def _capped(self, out: Outputs, s: Tensor, w: Tensor, push: Tensor) -> Tensor:
+    def moved(self, z: Tensor, pred: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probabilities (n, C) and weights w (n,) of nodes with logits z, predictions pred and these rows of the design."""
+        w = (columns @ self.pull.double()).to(z)
+        s = columns @ self.scale.double() if self.form == "graph" else self.scale.expand(len(z))
+        s = s.to(z).clamp(min=SMALLEST_SCALE)[:, None]
+        push = self.targets.to(z)[pred]
+        push = push - z if self.blend else push
         if not self.keep_predictions:
-            return w
-        own = out.pred[:, None]
-        margin = s[:, None] * (out.logits.gather(-1, own) - out.logits)
-        return largest_safe_weight(w, margin, push.gather(-1, own) - push)
+            return (s * z + w[:, None] * push).log_softmax(-1), w
+        own = pred[:, None]
+        w = largest_safe_weight(w, s * (z.gather(-1, own) - z), push.gather(-1, own) - push)
+        log_probs = (s * z + w[:, None] * push).log_softmax(-1)
+        same = (
+            log_probs.argmax(-1) == pred
+        )  # a lead of a few ulps can still be rounded away: such a node keeps its logits
+        return torch.where(same[:, None], log_probs, z.log_softmax(-1)), w
+
+    def _design(self, out: Outputs) -> Tensor:
+        return design(out, self.form, self.centre, self.spread)
 
 
 class MixBeforeAttention(Calibration):

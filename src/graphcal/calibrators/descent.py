@@ -43,6 +43,12 @@ def stopping_order(out: Outputs, stop: Tensor | None, fitted: Tensor) -> Tensor:
     return in_order(out.logits, stop)
 
 
+def training_nodes(out: Outputs) -> Tensor | None:
+    """The training nodes, where the graph has any: they say stop to a network that would learn the fitted nodes by heart."""
+    train = out.graph.get("train_mask")
+    return train if train is not None and train.any() else None
+
+
 def flat(weights: Mapping[str, Tensor]) -> Tensor:
     return torch.cat([w.reshape(-1) for w in weights.values()])
 

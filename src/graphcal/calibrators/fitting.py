@@ -55,7 +55,10 @@ class LinearFit:
         return self.base + (self.flat @ scaled).view(self.nodes, self.classes)
 
     def minimiser(self, ridge: Tensor | float = 0.0, guess: Tensor | None = None, precision: float = 1e-18) -> Tensor:
-        """Newton with backtracking, until a step would lower the objective by less than ``precision`` of itself."""
+        """Newton with backtracking, until a step would lower the objective by less than ``precision`` of itself.
+
+        Each step squares what the one before it left: after a full one that gained less than sqrt(precision) none follows.
+        """
         penalty = torch.as_tensor(ridge, dtype=torch.double, device=self.base.device) / self.scale.square() + 1e-10
         centre = self.start * self.scale
         theta = centre.clone() if guess is None else guess.double() * self.scale
@@ -85,6 +88,8 @@ class LinearFit:
             if trial_value >= value:
                 break  # no float64 improvement left
             theta, value = trial, trial_value
+            if size == 1.0 and decrease < precision**0.5:
+                break
         return torch.where(self.alive, theta / self.scale, self.start)
 
 
@@ -96,13 +101,15 @@ def soft_nll(z: Tensor, target: Tensor) -> Tensor:
 def platt_targets(y: Tensor, z: Tensor, contrast: Tensor) -> Tensor:
     """One-hot labels, smoothed on the nodes of every column (n, C, K) whose nodes the model z gets all right."""  # (n, C)
     classes = z.shape[1]
+    one_hot = torch.nn.functional.one_hot(y, classes).double()
     wrong = z.argmax(-1) != y  # (n,)
+    all_right = ~(contrast[wrong].abs().amax(1) > 0).any(0)  # (K,)
+    if not all_right.any():
+        return one_hot
     spoken_for = contrast.abs().amax(1) > 0  # (n, K)
-    all_right = ~(spoken_for & wrong[:, None]).any(0)  # (K,)
     count = spoken_for.sum(0)
     share = torch.where(all_right, 1.0 / (count + 2), torch.zeros_like(count, dtype=torch.double))
     smooth = (spoken_for * share).amax(1, keepdim=True)  # (n, 1)
-    one_hot = torch.nn.functional.one_hot(y, classes).double()
     return one_hot * (1 - smooth) + (1 - one_hot) * smooth / (classes - 1)
 
 

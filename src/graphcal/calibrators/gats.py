@@ -7,9 +7,11 @@
     dc_i    = mean over j of (conf_i - conf_j)
     g       = one learnt number on training nodes, another next to them, 1 elsewhere
 
+Weight decay acts on everything that is learnt, as in the official code; ``decay_to="neutral"`` lets it draw g to 1
+instead of 0 and leave T_0 alone.
+
 Departures: T_0 and the two g are exponentials of what is learnt, so temperatures stay positive (in the official code they are
-free, and a temperature can turn negative); weight decay draws theta and w to 0 and g to 1, and leaves T_0 alone; a node whose
-logits are all equal has tau = 0 instead of a division by zero.
+free, and a temperature can turn negative); a node whose logits are all equal has tau = 0 instead of a division by zero.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from graphcal.calibrators.scaling import scaled
 from graphcal.core import Calibration, Outputs, training_set_of
 from graphcal.graphs import structure
 
+LOGARITHMS = ("log_bias", "log_train", "log_near")
+
 
 @dataclass(frozen=True)
 class GATS:
@@ -42,6 +46,7 @@ class GATS:
     weight_decay: float = 5e-3
     epochs: int = 2000
     patience: int = 100
+    decay_to: str = "zero"  # or neutral: g = 1, T_0 free
     seed: int = 0
 
     card: ClassVar[Card] = Card(
@@ -54,8 +59,12 @@ class GATS:
         keeps_predictions=True,
         minimises_nll=True,
         graph=True,
-        departures="T_0 and g are positive by construction; weight decay draws g to 1 and leaves T_0 alone",
+        departures="T_0 and g are positive by construction",
     )
+
+    def __post_init__(self) -> None:
+        if self.decay_to not in ("zero", "neutral"):
+            raise ValueError(f"GATS(decay_to=...) must be one of zero, neutral; got {self.decay_to!r}")
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> AttentionTemperature:
         nodes = fitting_order(out, on)
@@ -74,14 +83,22 @@ class GATS:
             facts, z, y = facts_of(out, of), out.logits[of], out.graph.y[of]
             return lambda weights: nll_of(z / temperatures(facts, weights)[:, None], y)
 
+        fitted_nll = nll(nodes)
+        neutral = self.decay_to == "neutral"
+
+        def loss(weights: Weights) -> Tensor:
+            """With the decay of T_0 and g themselves: of what is learnt, their logarithms, it would be the neutral one."""
+            drawn = torch.stack([weights[name].exp() for name in LOGARITHMS]).square().sum()
+            return fitted_nll(weights) + 0.5 * self.weight_decay * drawn
+
         fitted = descend(
             start,
-            nll(nodes),
-            None if stop is None else nll(stopping_order(out, stop, nodes)),
+            fitted_nll if neutral else loss,
+            fitted_nll if stop is None else nll(stopping_order(out, stop, nodes)),
             lr=self.lr,
             epochs=self.epochs,
             patience=self.patience,
-            weight_decay=dict.fromkeys(("theta", "w", "log_train", "log_near"), self.weight_decay),
+            weight_decay=dict.fromkeys(("theta", "w", *(LOGARITHMS[1:] if neutral else ())), self.weight_decay),
         )
         return AttentionTemperature(**fitted, **training_set_of(out))
 

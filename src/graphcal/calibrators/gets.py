@@ -28,7 +28,15 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from graphcal.calibrators.card import Card
-from graphcal.calibrators.descent import Weights, descend, dropout, fitting_order, stopping_order, uniform
+from graphcal.calibrators.descent import (
+    Weights,
+    descend,
+    dropout,
+    fitting_order,
+    stopping_order,
+    training_nodes,
+    uniform,
+)
 from graphcal.calibrators.fitting import nll_of
 from graphcal.calibrators.gating import noisy_top_k
 from graphcal.calibrators.propagation import Hearing, Sparse, feature_rows, hearing
@@ -48,7 +56,7 @@ class GETS:
     top: int = 2  # experts a node listens to
     balance: float = 1.0
     dropout: float = 0.5
-    lr: float = 0.01
+    lr: float = 0.001
     weight_decay: float = 0.0
     epochs: int = 1000
     patience: int = 50
@@ -76,10 +84,7 @@ class GETS:
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> ExpertMixture:
         nodes = fitting_order(out, on)
-        train = out.graph.get("train_mask")
-        if stop is None and train is not None and train.any():
-            stop = train  # the fitted nodes would never say stop: this many weights fit them by heart
-        watched = stopping_order(out, stop, nodes)
+        watched = stopping_order(out, training_nodes(out) if stop is None else stop, nodes)
         generator = torch.Generator().manual_seed(self.seed)
         fitting = View.of(out, nodes)
         watching = fitting if watched is nodes else View.of(out, watched)

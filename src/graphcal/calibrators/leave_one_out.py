@@ -15,24 +15,45 @@ import torch
 from torch import Tensor
 
 
-def leave_one_out_logits(base: Tensor, terms: Tensor, target: Tensor, theta: Tensor, ridge: Tensor) -> Tensor:
-    """Logits of every node from the fit without it.
+class Around:
+    """The fit z = base + X theta in the neighbourhood of one theta: probabilities, gradient and Hessian of its mean NLL."""
 
-    base (n, C), terms (n, C, K), target (n, C) the labels q as probabilities; theta (K,) the minimiser on all n nodes, with
-    the penalty ridge (K,).
-    """
-    n, classes, k = terms.shape
-    terms = terms - terms.mean(1, keepdim=True)
-    flat = terms.reshape(-1, k)
-    z = base + (flat @ theta).view(n, classes)
-    p = z.softmax(-1)
-    weighted = flat * p.reshape(-1, 1)
-    mean = weighted.view(n, classes, k).sum(1)
-    hessian = (weighted.T @ flat - mean.T @ mean) / n
-    hessian.diagonal().add_(ridge + 1e-10 * hessian.diagonal().mean().clamp(min=1e-12))
-    half = torch.linalg.solve_triangular(torch.linalg.cholesky(hessian), flat.T, upper=False).T.view(n, classes, k)
-    leverage = half @ half.mT / n  # (n, C, C)
-    curvature = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
-    system = torch.eye(classes, dtype=z.dtype, device=z.device) - leverage @ curvature
-    moved = torch.linalg.solve(system, leverage @ (p - target)[:, :, None])
-    return z + moved.squeeze(-1)
+    def __init__(self, base: Tensor, terms: Tensor, target: Tensor, theta: Tensor) -> None:
+        """base (n, C), terms X (n, C, K), target (n, C) the labels q as probabilities, theta (K,)."""
+        self.nodes, self.classes, self.columns = terms.shape
+        self.theta, self.flat = theta, terms.reshape(-1, self.columns)
+        self.z = base + (self.flat @ theta).view(self.nodes, self.classes)
+        log_probs = self.z.log_softmax(-1)
+        self.nll = -torch.dot(log_probs.view(-1), target.view(-1)) / self.nodes
+        self.p = log_probs.exp()
+        self.residual = self.p - target  # r
+        weighted = self.flat * self.p.view(-1, 1)
+        mean = weighted.view(self.nodes, self.classes, self.columns).sum(1)
+        self.gradient = self.residual.view(-1) @ self.flat / self.nodes  # (K,)
+        self.hessian = (weighted.T @ self.flat - mean.T @ mean) / self.nodes  # (K, K)
+
+    def step(self, centre: Tensor, ridge: Tensor) -> Tensor:
+        """Where Newton's method goes from here, with the penalty 1/2 sum ridge_k (theta_k - centre_k)^2."""  # (K,)
+        return self.theta - torch.linalg.solve(self._ridged(ridge), self.gradient + ridge * (self.theta - centre))
+
+    def without_own_label(self, ridge: Tensor) -> Tensor:
+        """Logits of every node from the fit without it, if theta minimises the NLL with this ridge (K,)."""  # (n, C)
+        shape = self.nodes, self.classes, self.columns
+        solved = self.flat @ torch.linalg.inv(self._ridged(ridge) * self.nodes)
+        leverage = solved.view(shape) @ self.flat.view(shape).mT  # (n, C, C) S / n
+        moved = leverage @ self.residual[:, :, None]
+        drift = leverage * self.p[:, None, :] - (leverage @ self.p[:, :, None]) * self.p[:, None, :]  # S A / n
+        system = torch.eye(self.classes, dtype=self.z.dtype, device=self.z.device) - drift
+        return self.z + torch.linalg.solve(system, moved).squeeze(-1)
+
+    def _ridged(self, ridge: Tensor) -> Tensor:
+        """The Hessian with the ridge, and a trace of one more: two equal columns must not make it singular."""
+        hessian = self.hessian.clone()
+        hessian.diagonal().add_(ridge + 1e-10 * self.hessian.diagonal().mean().clamp(min=1e-12))
+        return hessian
+
+
+def leave_one_out_logits(base: Tensor, terms: Tensor, target: Tensor, theta: Tensor, ridge: Tensor) -> Tensor:
+    """Logits of every node from the fit without it: theta (K,) is the minimiser on all n nodes, with the penalty ridge (K,)."""
+    contrast = terms - terms.mean(1, keepdim=True)  # softmax does not see what is common to all classes
+    return Around(base, contrast, target, theta).without_own_label(ridge)

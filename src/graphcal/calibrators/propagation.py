@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphcal.calibrators.descent import in_order
-from graphcal.graphs import csr
+from graphcal.graphs import csr, entries_of
 
 
 class _Product(torch.autograd.Function):
@@ -47,11 +47,7 @@ class Hearing(Sparse):
 
 def rows_of(matrix: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Coordinates (row counted from 0, column, value) of the given rows of a CSR matrix."""
-    start, stop = matrix.crow_indices()[targets], matrix.crow_indices()[targets + 1]
-    length = stop - start
-    row = torch.repeat_interleave(torch.arange(len(targets), device=targets.device), length)
-    first = torch.repeat_interleave(start - (length.cumsum(0) - length), length)
-    entry = first + torch.arange(len(row), device=targets.device)
+    row, entry = entries_of(matrix, targets)
     return row, matrix.col_indices()[entry], matrix.values()[entry]
 
 

@@ -8,7 +8,7 @@ Chebyshev series in it:
     T_i = softplus(MLP(x_i))        z'_i = z_i / T_i
 
 Departures: the sign (-1)^k, which the series needs, is missing in the official code; T starts at 1; weight decay acts on
-the matrices only. Without ``stop`` the fitted nodes themselves decide when to stop (the paper stops on training nodes).
+the matrices only. Without ``stop`` the training nodes decide when to stop, as in the paper.
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from graphcal.calibrators.card import Card
-from graphcal.calibrators.descent import Weights, descend, dropout, fitting_order, stopping_order, uniform
+from graphcal.calibrators.descent import (
+    Weights,
+    descend,
+    dropout,
+    fitting_order,
+    stopping_order,
+    training_nodes,
+    uniform,
+)
 from graphcal.calibrators.fitting import nll_of
 from graphcal.calibrators.scaling import scaled
 from graphcal.core import Calibration, Outputs
@@ -54,6 +62,7 @@ class WATS:
         keeps_predictions=True,
         minimises_nll=True,
         graph=True,
+        labels="the nodes it is fitted on; the training nodes decide when to stop",
         departures="the alternating sign of the heat-kernel series is kept; T starts at 1",
     )
 
@@ -72,7 +81,7 @@ class WATS:
             z, y, inputs = out.logits[of], out.graph.y[of], x[of]
             return lambda w: nll_of(z / temperatures(inputs, w, rate, generator), y)
 
-        watched = stopping_order(out, stop, nodes)
+        watched = stopping_order(out, training_nodes(out) if stop is None else stop, nodes)
         fitted = descend(
             start,
             nll(nodes, self.dropout),
