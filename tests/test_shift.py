@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -140,8 +141,40 @@ def test_the_command_prints_its_tables(table: str, monkeypatch: pytest.MonkeyPat
     app.command()(command)
     result = CliRunner().invoke(app, ["tiny", "--table", table, "--seeds", "1", "--json"])
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)[0]["method"] == "none"
-    if table == "wrong":
-        assert "means over seeds" in CliRunner().invoke(app, ["tiny", "--table", table, "--seeds", "1"]).output
-        refused = CliRunner().invoke(app, ["tiny", "--table", "magic"]).exception
-        assert "not one of shift, wrong, weights, zero-decay" in str(refused)
+    rows = json.loads(result.stdout)
+    assert rows[0]["method"] == "none"
+    maker = {"shift": "out_of_distribution", "wrong": "wrong_predictions", "weights": "weights_table"}
+    monkeypatch.setattr(f"graphcal.shift.{maker.get(table, 'zero_decay')}", lambda *_, **__: rows)
+    printed = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["tiny", "--table", table, "--seeds", "1"]).output
+    _everything_fits(rows, printed.splitlines())
+    refused = CliRunner().invoke(app, ["tiny", "--table", "magic"]).exception
+    assert "not one of shift, wrong, weights, zero-decay" in str(refused)
+
+
+def _everything_fits(rows: list[dict[str, Any]], lines: list[str]) -> None:
+    """On 80 columns every row is one line that has the method's whole name and all numbers, in order."""
+    assert max(map(len, lines)) <= 80
+    assert not any("…" in line for line in lines)
+    columns = [
+        "accuracy",
+        "gap",
+        "conf_right",
+        "conf_wrong",
+        "ece",
+        "auroc",
+        "conf_unknown",
+        "auroc_unknown",
+        "changed",
+    ]
+    expected = [
+        [*row["method"].split(), *(f"{100 * row[name]:.1f}" for name in columns if name in row), f"{row['nll']:.3f}"]
+        for row in rows
+    ]
+    found = [line.split() for line in lines]
+    assert [line for line in found if line in expected] == expected
+    assert "means over seeds" in " ".join(lines)
+    for row in rows:
+        if row.get("shift") in ("features", "edges"):
+            assert f"{row['shift']}, {100 * row['share']:.0f} % changed" in [line.strip() for line in lines]
+        elif "shift" in row or "final_decay" in row:
+            assert any(line.strip().endswith(row.get("shift", row.get("final_decay"))) for line in lines)

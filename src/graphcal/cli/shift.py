@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json as json_format
-from typing import Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from graphcal.cli.graph_argument import graph_of
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 TABLES = ("shift", "wrong", "weights", "zero-decay")
-SHOWN = (
-    "accuracy",
-    "conf",
-    "gap",
-    "conf_right",
-    "conf_wrong",
-    "ece",
-    "auroc",
-    "conf_unknown",
-    "auroc_unknown",
-    "changed",
-)
+HEADINGS = {
+    "accuracy": "acc",
+    "gap": "gap",
+    "conf_right": "conf\nright",
+    "conf_wrong": "conf\nwrong",
+    "ece": "ece",
+    "auroc": "auroc",
+    "conf_unknown": "conf\nnew",
+    "auroc_unknown": "auroc\nnew",
+    "changed": "changed",
+}  # in per cent; short enough for 80 columns beside the methods' names
 
 
 def shift(
@@ -61,20 +64,38 @@ def shift(
         _show(rows)
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
+def _heading(row: dict[str, Any]) -> str:
+    """What the rows of one printed table have in common."""
+    if "final_decay" in row:
+        return f"final decay: {row['final_decay']}"
+    if row.get("shift") in ("features", "edges"):
+        return f"{row['shift']}, {100 * row['share']:.0f} % changed"
+    return str(row.get("shift", ""))
+
+
+def _drawn(rows: list[dict[str, Any]]) -> Table:
+    """One row for each method; only a method's name may wrap, so no number is ever cut."""
     from rich.table import Table
 
-    labels: list[str] = [name for name in ("shift", "share", "final_decay", "method") if name in rows[0]]
-    numbers = [name for name in SHOWN if any(name in row for row in rows)]
-    drawn = Table(box=None, pad_edge=False, header_style="bold")
-    for name in labels:
-        drawn.add_column(name.replace("_", " "))
-    for name in [*numbers, "nll"]:
-        drawn.add_column(name.replace("_", " "), justify="right")
+    drawn = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    drawn.add_column("\nmethod", overflow="fold")
+    numbers = [name for name in HEADINGS if name in rows[0]]
+    for heading in [*(HEADINGS[name] for name in numbers), "nll"]:
+        drawn.add_column(heading if "\n" in heading else f"\n{heading}", justify="right", no_wrap=True)
     for row in rows:
-        shown = [f"{100 * row[name]:.1f}" if name in row else "" for name in numbers]
-        drawn.add_row(*(str(row[name]) for name in labels), *shown, f"{row['nll']:.3f}")
+        drawn.add_row(row["method"], *(f"{100 * row[name]:.1f}" for name in numbers), f"{row['nll']:.3f}")
+    return drawn
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+
     console = Console()
-    console.print(drawn)
-    console.print("[dim]Per cent, means over seeds; nll in nats. Test nodes.[/]")
+    for heading, group in groupby(rows, key=_heading):
+        if heading:
+            console.print(f"[bold]{heading}[/]", highlight=False)
+        console.print(_drawn(list(group)))
+        console.print()
+    console.print("[dim]Test nodes, per cent, means over seeds; nll in nats; gap: acc minus confidence.[/]")
+    if any("conf_unknown" in row for row in rows):
+        console.print("[dim]new: nodes of the unknown class; auroc new: how well low confidence shows them.[/]")
