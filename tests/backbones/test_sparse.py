@@ -8,7 +8,7 @@ import torch
 from graphcal.backbones import sparse
 from graphcal.backbones.features import Features
 from graphcal.backbones.fields import Shared
-from graphcal.backbones.sparse import Sparse
+from graphcal.backbones.sparse import Sparse, sampled
 
 
 @pytest.fixture(params=["stacked", "looped"])
@@ -68,6 +68,21 @@ def test_softmax_over_rows():
 def test_spread():
     ours = Sparse.from_scipy(example(), "cpu")
     checked(ours.spread, lambda p, q: p[ours.rows] + q[ours.cols], torch.randn(9, 2), torch.randn(7, 2))
+
+
+@pytest.mark.parametrize("device_has_the_product", [True, False])
+def test_entries_of_a_product_where_the_pattern_has_one(monkeypatch, device_has_the_product):
+    def refuse(*_, **__):
+        raise NotImplementedError("no such product here")
+
+    if not device_has_the_product:
+        monkeypatch.setattr(torch.sparse, "sampled_addmm", refuse)
+    left, right = torch.randn(3, 4), torch.randn(5, 4)
+    offsets, indices = torch.tensor([0, 2, 2, 5]).int(), torch.tensor([1, 4, 0, 2, 3]).int()  # the second row is empty
+    found = sampled(indices, offsets, left, right)
+    whole = left @ right.T
+    expected = torch.stack([whole[0, 1], whole[0, 4], whole[2, 0], whole[2, 2], whole[2, 3]])
+    assert torch.allclose(found, expected, atol=1e-6)
 
 
 def test_a_matrix_without_entries():

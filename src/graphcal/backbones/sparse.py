@@ -22,6 +22,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from graphcal.graphs import sparse_csr
+
 STACKED = (
     4_000_000  # up to this many entries the index is repeated for the whole stack (32 MB), above it is looped over
 )
@@ -163,10 +165,29 @@ class _Weighted(torch.autograd.Function):
 
 def _edge_products(matrix: Sparse, left: Tensor, right: Tensor) -> Tensor:
     """<left[b, row], right[b, col]> for every entry: (B, n, D), (B, m, D) -> (nnz, B)"""
-    out, ones = left.new_empty(matrix.nnz, len(left)), left.new_ones(left.shape[-1], 1)
-    for b in range(len(left)):  # one member at a time: its gathered rows fit the cache
-        out[:, b] = ((left[b, matrix.rows] * right[b, matrix.cols]) @ ones)[:, 0]
-    return out
+    size, _, width = left.shape
+    if matrix.nnz == 0:
+        return left.new_zeros(0, size)
+    if size * matrix.nnz <= STACKED:
+        indices, offsets, _ = matrix.stacked(size)
+        return sampled(indices, offsets, left.reshape(-1, width), right.reshape(-1, width)).view(size, -1).T
+    out = left.new_empty(size, matrix.nnz)
+    for b in range(size):
+        out[b] = sampled(matrix.indices, matrix.offsets, left[b], right[b])
+    return out.T
+
+
+def sampled(indices: Tensor, offsets: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """Entries of left @ right^T (n, D), (m, D) where the CSR pattern has one: several times faster than gathering both sides."""
+    with sparse_csr():
+        pattern = torch.sparse_csr_tensor(
+            offsets, indices, left.new_zeros(len(indices)), (len(left), len(right)), check_invariants=False
+        )
+    try:
+        return torch.sparse.sampled_addmm(pattern, left.contiguous(), right.contiguous().T, beta=0.0).values()
+    except (NotImplementedError, RuntimeError):  # a device without this product
+        rows = torch.repeat_interleave(torch.arange(len(left), device=left.device), offsets.diff().long())
+        return (left[rows] * right[indices.long()]).sum(-1)
 
 
 class _Softmax(torch.autograd.Function):
