@@ -65,6 +65,17 @@ def test_softmax_over_rows():
     assert torch.isfinite(ours.softmax(scores * 100)).all()
 
 
+@pytest.mark.parametrize("block", [1, 10, 10**6])
+def test_attention_is_the_softmax_of_spread_scores_whatever_the_blocks(monkeypatch, block):
+    monkeypatch.setattr(sparse, "BLOCK", block)
+    ours = Sparse.from_scipy(example(), "cpu")
+
+    def reference(by_row, by_col):
+        return ours.softmax(torch.nn.functional.leaky_relu(ours.spread(by_row, by_col), 0.2))
+
+    checked(lambda p, q: ours.attention(p, q, 0.2), reference, torch.randn(9, 2), torch.randn(7, 2))
+
+
 def test_spread():
     ours = Sparse.from_scipy(example(), "cpu")
     checked(ours.spread, lambda p, q: p[ours.rows] + q[ours.cols], torch.randn(9, 2), torch.randn(7, 2))

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu
 
 from graphcal.backbones.dropout import Dropout
 from graphcal.backbones.fields import Field
@@ -59,8 +58,7 @@ class Attention(nn.Module):
         hop, by_head = field.hops[level], x.unflatten(-1, (self.heads, self.width))  # (R, n, K, D)
         source = (by_head * self.source[:, None]).sum(-1)  # (R, n, K)
         target = (by_head * self.target[:, None]).sum(-1)
-        scores = hop.spread(by_node(field.keep_own(target, level)), by_node(source))
-        shares = hop.softmax(leaky_relu(scores, 0.2))
+        shares = hop.attention(by_node(field.keep_own(target, level)), by_node(source), 0.2)
         if drop is None or p == 0:
             return shares
         return shares * by_node(drop.mask(hop.entries, self.heads, p, layer=16 + level))

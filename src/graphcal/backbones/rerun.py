@@ -19,6 +19,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 from torch.func import functional_call
+from torch.nn.functional import leaky_relu
 
 from graphcal.backbones.appnp import APPNPReplicas
 from graphcal.backbones.dropout import Dropout
@@ -95,6 +96,9 @@ class WeightedHop(Sparse):
 
     def spread(self, by_row: Tensor, by_col: Tensor) -> Tensor:
         return self.base.spread(by_row, by_col)
+
+    def attention(self, by_row: Tensor, by_col: Tensor, slope: float) -> Tensor:
+        return self.softmax(leaky_relu(self.spread(by_row, by_col), slope))
 
 
 @dataclass(eq=False)

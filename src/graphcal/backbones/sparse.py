@@ -4,6 +4,7 @@
     A.weighted     (A(v[b]) H[b])_b                d/dH = A(v[b])^T G[b],  d/dv[b, e] = <G[b, row_e], H[b, col_e]>
     A.softmax      softmax of scores over each row's entries
     A.spread       p[row_e] + q[col_e] for every entry e
+    A.attention    softmax over each row's entries e of leaky_relu(p[row_e] + q[col_e])
 
 The product is ``embedding_bag``, a weighted sum of gathered rows. On one CPU thread and width 64 it is about 1.7 times faster
 than torch's CSR product, it adds each row in the same order whatever stands beside it (so replica k of a stack equals the run
@@ -21,12 +22,14 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
+from torch.nn.functional import leaky_relu
 
 from graphcal.graphs import sparse_csr
 
 STACKED = (
     4_000_000  # up to this many entries the index is repeated for the whole stack (32 MB), above it is looped over
 )
+BLOCK = 100_000  # numbers: several arrays of this size fit a core's own cache
 
 
 class Sparse:
@@ -41,6 +44,7 @@ class Sparse:
             len(indices), device=indices.device
         )  # (nnz,) numbers in the matrix this was cut from
         self._stacks: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+        self._blocks: dict[int, list[tuple[slice, slice]]] = {}
 
     @classmethod
     def from_scipy(cls, matrix: sp.csr_matrix, device: torch.device | str) -> Sparse:
@@ -105,6 +109,21 @@ class Sparse:
     def spread(self, by_row: Tensor, by_col: Tensor) -> Tensor:
         """by_row (n, B) and by_col (m, B), added for every entry: (nnz, B)"""
         return _Spread.apply(by_row, by_col, self)
+
+    def attention(self, by_row: Tensor, by_col: Tensor, slope: float) -> Tensor:
+        """softmax over the entries of a row of leaky_relu(by_row (n, B) + by_col (m, B)): (nnz, B)"""
+        return _Attention.apply(by_row, by_col, self, slope)
+
+    def blocks(self, width: int) -> list[tuple[slice, slice]]:
+        """Consecutive rows and their entries, few enough that ``width`` numbers for each entry fit a core's cache."""
+        if width not in self._blocks:
+            ends = self.offsets[1:].long().cpu()
+            count = max(1, round(self.nnz * width / BLOCK))
+            cuts = torch.searchsorted(ends, torch.linspace(0, self.nnz, count + 1)[1:-1].long()) + 1
+            rows = sorted({0, *cuts.tolist(), self.shape[0]})
+            bounds = [0, *(int(ends[r - 1]) for r in rows[1:])]
+            self._blocks[width] = [(slice(*rows[k : k + 2]), slice(*bounds[k : k + 2])) for k in range(len(rows) - 1)]
+        return self._blocks[width]
 
     def row_sums(self, values: Tensor) -> Tensor:
         """(nnz, B) -> (n, B)"""
@@ -188,6 +207,55 @@ def sampled(indices: Tensor, offsets: Tensor, left: Tensor, right: Tensor) -> Te
     except (NotImplementedError, RuntimeError):  # a device without this product
         rows = torch.repeat_interleave(torch.arange(len(left), device=left.device), offsets.diff().long())
         return (left[rows] * right[indices.long()]).sum(-1)
+
+
+class _Attention(torch.autograd.Function):
+    """Block by block: a pass over all entries and heads for each operation would wait for memory most of the time."""
+
+    @staticmethod
+    def forward(ctx: Any, by_row: Tensor, by_col: Tensor, matrix: Sparse, slope: float) -> Tensor:
+        shares = by_row.new_empty(matrix.nnz, by_row.shape[1])
+        for rows, entries in matrix.blocks(by_row.shape[1]):
+            own = matrix.rows[entries] - rows.start
+            score = _scores(by_row, by_col, matrix, rows, entries)
+            score = leaky_relu(score, slope, inplace=True)
+            top = score.new_full((rows.stop - rows.start, score.shape[1]), -torch.inf)
+            top.scatter_reduce_(0, own[:, None].expand_as(score), score, "amax")
+            score -= top.index_select(0, own)
+            score.exp_()
+            total = _row_sums(score, matrix, rows)
+            torch.div(score, total.index_select(0, own), out=shares[entries])
+        ctx.matrix, ctx.slope = matrix, slope
+        ctx.save_for_backward(by_row, by_col, shares)
+        return shares
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:  # type: ignore[override]
+        by_row, by_col, shares = ctx.saved_tensors
+        matrix, along = ctx.matrix, torch.empty_like(shares)
+        to_rows = torch.zeros_like(by_row)
+        for rows, entries in matrix.blocks(by_row.shape[1]):
+            own = matrix.rows[entries] - rows.start
+            weighted = shares[entries] * grad[entries]
+            total = _row_sums(weighted, matrix, rows)
+            weighted.addcmul_(shares[entries], total.index_select(0, own), value=-1)
+            falling = _scores(by_row, by_col, matrix, rows, entries) < 0
+            torch.where(falling, weighted * ctx.slope, weighted, out=along[entries])
+            to_rows[rows] = _row_sums(along[entries], matrix, rows)
+        return to_rows, matrix.col_sums(along), None, None
+
+
+def _scores(by_row: Tensor, by_col: Tensor, matrix: Sparse, rows: slice, entries: slice) -> Tensor:
+    """p[row] + q[col] of a block's entries."""
+    own = matrix.rows[entries] - rows.start
+    return by_row[rows].index_select(0, own).add_(by_col.index_select(0, matrix.cols[entries]))
+
+
+def _row_sums(values: Tensor, matrix: Sparse, rows: slice) -> Tensor:
+    """Sums of a block's entries over each of its rows."""
+    offsets = matrix.offsets[rows.start : rows.stop + 1]
+    positions = torch.arange(len(values), dtype=torch.int32, device=values.device)
+    return _bag(values, positions, offsets - offsets[0], None)
 
 
 class _Softmax(torch.autograd.Function):
