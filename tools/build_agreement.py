@@ -1,4 +1,4 @@
-"""Where do our tables agree with the published ones? Reads results/*.csv, writes results/agreement.md.
+"""Where do our tables agree with the published ones? Reads results/table-*.csv, writes results/agreement.md.
 
     python tools/build_agreement.py            # write
     python tools/build_agreement.py --check    # fail when the file is not what the tables give
@@ -22,7 +22,7 @@ AXES = ("dataset", "labels_per_class", "backbone")
 def cells(folder: Path) -> list[dict[str, str]]:
     """Every cell of every table that has both our value and a published one."""
     found = []
-    for path in sorted(folder.glob("*.csv")):
+    for path in sorted(folder.glob("table-*.csv")):
         if path.name.endswith("-runs.csv"):
             continue
         metric = METRICS.get(path.stem, "ece")
