@@ -60,7 +60,6 @@ class WATS:
         parameters="MLP 4 -> 64 -> 1: 385",
         cost="fit: three sparse products and up to 1,000 Adam steps on the fitted nodes; apply: three sparse products",
         keeps_predictions=True,
-        minimises_nll=True,
         graph=True,
         labels="the nodes it is fitted on; the training nodes decide when to stop",
         departures="the alternating sign of the heat-kernel series is kept; T starts at 1",
