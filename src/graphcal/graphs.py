@@ -39,21 +39,6 @@ def csr(rows: Tensor, cols: Tensor, values: Tensor, size: tuple[int, int]) -> Te
         return coo.coalesce().to_sparse_csr()
 
 
-def edges_of(matrix: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Entries of the given rows of a CSR matrix: which of ``rows`` (counted from 0), and the column."""
-    row, entry = entries_of(matrix, rows)
-    return row, matrix.col_indices()[entry]
-
-
-def entries_of(matrix: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Entries of the given rows of a CSR matrix: which of ``rows`` (counted from 0), and the place among the stored values."""
-    start = matrix.crow_indices()[rows]
-    length = matrix.crow_indices()[rows + 1] - start
-    row = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), length)
-    shift = start - (length.cumsum(0) - length)
-    return row, shift[row] + torch.arange(len(row), device=rows.device)
-
-
 def simple_edges(edge_index: Tensor, num_nodes: int) -> Tensor:
     """Edges without self loops and duplicates, sorted. Direction is kept as given."""  # (2, E)
     row, col = edge_index[0].long(), edge_index[1].long()

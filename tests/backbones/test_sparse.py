@@ -89,8 +89,8 @@ def test_entries_of_a_product_where_the_pattern_has_one(monkeypatch, device_has_
     if not device_has_the_product:
         monkeypatch.setattr(torch.sparse, "sampled_addmm", refuse)
     left, right = torch.randn(3, 4), torch.randn(5, 4)
-    offsets, indices = torch.tensor([0, 2, 2, 5]).int(), torch.tensor([1, 4, 0, 2, 3]).int()  # the second row is empty
-    found = sampled(indices, offsets, left, right)
+    places = np.array([[0, 1, 0, 0, 1], [0, 0, 0, 0, 0], [1, 0, 1, 1, 0]], dtype=np.float32)  # the second row is empty
+    found = sampled(Sparse.from_scipy(sp.csr_matrix(places), "cpu").pattern(1), left, right)
     whole = left @ right.T
     expected = torch.stack([whole[0, 1], whole[0, 4], whole[2, 0], whole[2, 2], whole[2, 3]])
     assert torch.allclose(found, expected, atol=1e-6)

@@ -44,6 +44,7 @@ class Sparse:
             len(indices), device=indices.device
         )  # (nnz,) numbers in the matrix this was cut from
         self._stacks: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+        self._patterns: dict[int, Tensor] = {}
         self._blocks: dict[int, list[tuple[slice, slice]]] = {}
 
     @classmethod
@@ -93,6 +94,21 @@ class Sparse:
             offsets = torch.cat([(self.offsets[:-1] + steps * self.nnz).flatten(), steps.new_tensor([size * self.nnz])])
             self._stacks[size] = (indices, offsets, self.values.repeat(size))
         return self._stacks[size]
+
+    def pattern(self, size: int) -> Tensor:
+        """The block-diagonal matrix with ``size`` copies of this one, as a torch CSR matrix of zeros."""
+        found = self._patterns.get(size)
+        if found is None:
+            indices, offsets, values = self.stacked(size)
+            shape = (size * self.shape[0], size * self.shape[1])
+            with sparse_csr():
+                found = torch.sparse_csr_tensor(
+                    offsets, indices, torch.zeros_like(values), shape, check_invariants=False
+                )
+            if len(self._patterns) > 3:
+                self._patterns.clear()
+            self._patterns[size] = found
+        return found
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """(n, m) @ (B, m, D) -> (B, n, D)"""
@@ -188,25 +204,21 @@ def _edge_products(matrix: Sparse, left: Tensor, right: Tensor) -> Tensor:
     if matrix.nnz == 0:
         return left.new_zeros(0, size)
     if size * matrix.nnz <= STACKED:
-        indices, offsets, _ = matrix.stacked(size)
-        return sampled(indices, offsets, left.reshape(-1, width), right.reshape(-1, width)).view(size, -1).T
+        return sampled(matrix.pattern(size), left.reshape(-1, width), right.reshape(-1, width)).view(size, -1).T
     out = left.new_empty(size, matrix.nnz)
     for b in range(size):
-        out[b] = sampled(matrix.indices, matrix.offsets, left[b], right[b])
+        out[b] = sampled(matrix.pattern(1), left[b], right[b])
     return out.T
 
 
-def sampled(indices: Tensor, offsets: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """Entries of left @ right^T (n, D), (m, D) where the CSR pattern has one: several times faster than gathering both sides."""
-    with sparse_csr():
-        pattern = torch.sparse_csr_tensor(
-            offsets, indices, left.new_zeros(len(indices)), (len(left), len(right)), check_invariants=False
-        )
+def sampled(pattern: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """Entries of left @ right^T (n, D), (m, D) where a CSR pattern has one: several times faster than gathering both sides."""
     try:
         return torch.sparse.sampled_addmm(pattern, left.contiguous(), right.contiguous().T, beta=0.0).values()
     except (NotImplementedError, RuntimeError):  # a device without this product
-        rows = torch.repeat_interleave(torch.arange(len(left), device=left.device), offsets.diff().long())
-        return (left[rows] * right[indices.long()]).sum(-1)
+        lengths = pattern.crow_indices().diff().long()
+        rows = torch.repeat_interleave(torch.arange(len(left), device=left.device), lengths)
+        return (left[rows] * right[pattern.col_indices().long()]).sum(-1)
 
 
 class _Attention(torch.autograd.Function):

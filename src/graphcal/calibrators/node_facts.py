@@ -17,8 +17,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphcal.calibrators.propagation import rows_of
 from graphcal.core import Outputs
-from graphcal.graphs import edges_of, structure
+from graphcal.graphs import structure
 
 FACTS = ("near", "agree", "agree2", "degree", "support", "lead", "disorder", "evidence")
 
@@ -43,7 +44,7 @@ def node_facts_of(out: Outputs, nodes: Tensor) -> Tensor:
     graph = structure(out.graph)
     everyone = torch.zeros_like(out.logits).scatter_(1, out.pred[:, None], 1.0)
     next_door = graph.neighbours.to(out.logits.dtype) @ everyone  # (N, C): how many neighbours have each class
-    row, col = edges_of(graph.neighbours, nodes)
+    row, col, _ = rows_of(graph.neighbours, nodes)
     alone = (graph.degree[nodes] == 0).nonzero().flatten()
     row, col = torch.cat([row, alone]), torch.cat([col, nodes[alone]])  # an isolated node is its own neighbourhood
     own = out.pred[nodes]

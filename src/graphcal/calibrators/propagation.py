@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphcal.calibrators.descent import in_order
-from graphcal.graphs import csr, entries_of
+from graphcal.graphs import csr
 
 
 class _Product(torch.autograd.Function):
@@ -47,7 +47,10 @@ class Hearing(Sparse):
 
 def rows_of(matrix: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Coordinates (row counted from 0, column, value) of the given rows of a CSR matrix."""
-    row, entry = entries_of(matrix, targets)
+    start = matrix.crow_indices()[targets]
+    length = matrix.crow_indices()[targets + 1] - start
+    row = torch.repeat_interleave(torch.arange(len(targets), device=targets.device), length)
+    entry = (start - (length.cumsum(0) - length))[row] + torch.arange(len(row), device=targets.device)
     return row, matrix.col_indices()[entry], matrix.values()[entry]
 
 

@@ -104,9 +104,7 @@ class Problem:
 
     def exact(self) -> Solution:
         form = {"graph": self._graph_aware, "hop": self._per_hop}.get(self.form, self._plain)
-        with (
-            torch.inference_mode()
-        ):  # hundreds of operations on small tensors: not recording them is a fifth of the time
+        with torch.inference_mode():  # hundreds of small operations: nothing of them is recorded for a gradient
             solved = form()
         return replace(solved, scale=solved.scale.clone(), pull=solved.pull.clone())
 
