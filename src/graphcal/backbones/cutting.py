@@ -6,9 +6,11 @@ validation nodes read. A X is formed beforehand where its product with W has few
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,8 +18,10 @@ import torch
 from torch import Tensor
 
 from graphcal.backbones.features import Features
-from graphcal.backbones.fields import Field, Shared
+from graphcal.backbones.fields import Field
 from graphcal.backbones.sparse import Sparse
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +54,8 @@ def whole(graph: Graph, depth: int, asked: np.ndarray | None = None) -> Field:
     )
 
 
-DEEP = 4  # from this many hops on a field is the whole graph
+DEEP = 4  # hops; in a deeper field most levels are nearly the whole graph
+NEARLY = 0.9  # of the nodes: such a level of a deep field is made the whole graph, so that all below share one operator
 
 
 def fields(graph: Graph, train: np.ndarray, stop: np.ndarray, depth: int) -> tuple[Field, Field]:
@@ -58,47 +63,71 @@ def fields(graph: Graph, train: np.ndarray, stop: np.ndarray, depth: int) -> tup
 
     The first two levels of the second begin with those of the first, so that the first product of the second can be cut for
     the first."""
-    shared = Shared()
-    if depth >= DEEP:
-        learn, check = whole(graph, depth, train), whole(graph, depth, stop)
-        learn.shared, check.shared, check.leads = shared, shared, True
-        check.x, check.hops, check.nodes = learn.x, learn.hops, learn.nodes
-        return learn, check
+    share, cutter = graph.input_dropout == 0, _Cutter(graph, depth)
     levels, stop_levels = [np.asarray(train)], [np.asarray(stop)]
-    share = graph.input_dropout == 0
     if depth == 0 and share:
         stop_levels = [np.concatenate([train, stop])]
     for level in reversed(range(depth)):
-        levels.insert(0, reached(graph.operator, levels[0]))
-        needed = reached(graph.operator, stop_levels[0])
-        if level <= 1 and share:
+        levels.insert(0, cutter.below(levels[0]))
+        needed = cutter.below(stop_levels[0])
+        if level <= 1 and share and needed is not levels[0]:
             needed = np.concatenate([levels[0], np.setdiff1d(needed, levels[0])])
         stop_levels.insert(0, needed)
-    learn, check = _cut(graph, levels), _cut(graph, stop_levels)
+    learn, check = cutter.field(levels), cutter.field(stop_levels)
     if depth == 0 and share:
         check.asked = torch.arange(len(train), len(train) + len(stop), device=graph.device)
-    learn.shared, check.shared, check.leads = shared, shared, share
+    check.shared, check.leads = learn.shared, share
     return learn, check
 
 
-def _cut(graph: Graph, levels: list[np.ndarray]) -> Field:
-    hops = [graph.operator[above][:, below] for below, above in pairwise(levels)]
-    numbered = sp.csr_matrix(
-        (np.arange(graph.operator.nnz), graph.operator.indices, graph.operator.indptr), graph.operator.shape
-    )
-    made = Field(
-        nodes=[torch.from_numpy(level).to(graph.device) for level in levels],
-        hops=[Sparse.from_scipy(hop, graph.device) for hop in hops],
-        x=Features(graph.x, levels[0], graph.device),
-        own=[_positions(above, below, graph) for below, above in pairwise(levels)],
-        input_dropout=graph.input_dropout,
-    )
-    for hop, below, above in zip(made.hops, levels, levels[1:]):
-        hop.entries = torch.from_numpy(numbered[above][:, below].data.astype(np.int64)).to(graph.device)
-    if len(levels) > 1:
-        made.x1 = cache(lambda: Features(graph.x, levels[1], graph.device))
-        made.ax = _propagated(graph, levels[0], hops[0], made.x.nnz + hops[0].nnz)
-    return made
+class _Cutter:
+    """Cuts fields out of one graph. Levels that are the same array share their tensors."""
+
+    def __init__(self, graph: Graph, depth: int) -> None:
+        self.graph, self.deep = graph, depth >= DEEP
+        self.everything = np.arange(graph.x.shape[0])
+        self._known: dict[tuple[object, ...], Any] = {}
+
+    def below(self, rows: np.ndarray) -> np.ndarray:
+        """The level below ``rows``: the same array once there is nothing more to reach."""
+        if rows is self.everything:
+            return rows
+        found = reached(self.graph.operator, rows)
+        if len(found) == len(rows):
+            return rows
+        return self.everything if self.deep and len(found) >= NEARLY * len(self.everything) else found
+
+    def field(self, levels: list[np.ndarray]) -> Field:
+        """The field with these levels, input first."""
+        graph, steps = self.graph, list(pairwise(levels))
+        made = Field(
+            nodes=[self._once("nodes", lambda x: torch.from_numpy(x).to(graph.device), level) for level in levels],
+            hops=[self._once("hop", self._hop, *step) for step in steps],
+            x=self._once("features", lambda level: Features(graph.x, level, graph.device), levels[0]),
+            own=[None if below is above else _positions(above, below, graph) for below, above in steps],
+            input_dropout=graph.input_dropout,
+        )
+        if steps:
+            hop = self._operator(*steps[0])
+            made.x1 = cache(lambda: Features(graph.x, levels[1], graph.device))
+            made.ax = None if self.deep else _propagated(graph, levels[0], hop, made.x.nnz + hop.nnz)
+        return made
+
+    def _operator(self, below: np.ndarray, above: np.ndarray) -> sp.csr_matrix:
+        return self.graph.operator[above][:, below]
+
+    def _hop(self, below: np.ndarray, above: np.ndarray) -> Sparse:
+        whole = self.graph.operator
+        numbered = sp.csr_matrix((np.arange(whole.nnz), whole.indices, whole.indptr), whole.shape)
+        made = Sparse.from_scipy(self._operator(below, above), self.graph.device)
+        made.entries = torch.from_numpy(numbered[above][:, below].data.astype(np.int64)).to(self.graph.device)
+        return made
+
+    def _once(self, kind: str, make: Callable[..., T], *levels: np.ndarray) -> T:
+        key = (kind, *map(id, levels))
+        if key not in self._known:
+            self._known[key] = (make(*levels), levels)  # the arrays live on, so no other gets their ids
+        return self._known[key][0]
 
 
 def _propagated(graph: Graph, below: np.ndarray, hop: sp.csr_matrix, entries: int) -> Features | None:

@@ -62,6 +62,11 @@ def _high_bits(words: Tensor) -> Tensor:
     return ((words >> 7) & _ONES).view(torch.uint8)
 
 
+def kept_scale(p: float) -> float:
+    """What a kept value is multiplied with."""
+    return 256 / (256 - round(256 * p))
+
+
 @dataclass(frozen=True)
 class Dropout:
     """The random numbers of one pass: one seed a replica, and the number of the pass (an epoch, or a sample).
@@ -85,7 +90,7 @@ class Dropout:
             self.places[where] = nodes[:, None] * words + torch.arange(words, device=nodes.device)  # (n, words)
         numbers = random_words(self.keys(layer, nodes.device), self.places[where])
         kept = kept_bytes(numbers, threshold)[..., :width]
-        return kept.float().mul_(256 / (256 - threshold))
+        return kept.float().mul_(kept_scale(p))
 
     def __call__(self, values: Tensor, nodes: Tensor, p: float, layer: int) -> Tensor:
         """Dropout of (R, len(nodes), width) values."""
@@ -113,4 +118,4 @@ def relu_dropout(z: Tensor, bias: Tensor | None, drop: Dropout | None, nodes: Te
     """dropout(relu(z + bias)): (R, n, H)"""
     if drop is None or p == 0:
         return z.relu() if bias is None else (z + bias).relu_()
-    return _ReluDropout.apply(z, bias, drop.mask(nodes, z.shape[-1], p, layer), 256 / (256 - round(256 * p)))
+    return _ReluDropout.apply(z, bias, drop.mask(nodes, z.shape[-1], p, layer), kept_scale(p))

@@ -3,8 +3,8 @@
     nodes[K] = the nodes asked for,  nodes[k] = nodes[k+1] and all they read,  hops[k] = A[nodes[k+1], nodes[k]]
 
 A training step needs the logits of the training nodes only, early stopping those of the validation nodes only: with 20 labels a
-class on a citation graph that is a small part of the rows and of the dropout numbers. A deep backbone reads the whole graph; its
-field is `whole` and only its last step is cut down to the nodes asked for.
+class on a citation graph that is a small part of the rows and of the dropout numbers. A deep backbone reads all it can reach: its
+last levels are cut, those before are one set of nodes (a third of Citeseer is in components without a label) with one operator.
 
 The first product of a pass, A X W, has no randomness before it (unless the input is dropped out). Evaluating the state after a
 step and training from it therefore share that product: the evaluation computes it for both, the training pass finds it in

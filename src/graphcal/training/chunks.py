@@ -4,8 +4,8 @@ Replicas that train on the same nodes share a chunk; a chunk is one stack. Chunk
 torch's threads, with one torch thread each: two threads that never wait for each other are faster than two that meet after each
 operation, by far so on a machine that others use as well. A single chunk keeps torch's threads.
 
-A chunk is large enough that Python's share of an epoch stays small, and small enough that one of its tensors (a layer's weights
-or activations, of all its replicas) stays within CHUNK_BYTES: what streams through memory gains nothing by being stacked.
+A chunk is large enough that Python's share of an epoch stays small, and small enough that what all its layers keep for the way
+back stays within CHUNK_BYTES: what streams through memory gains nothing by being stacked, and much of it at once loses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 
 T = TypeVar("T")
 LARGEST = 8  # replicas in a chunk: beyond this Python's share no longer falls
-CHUNK_BYTES = 2**27  # of the largest tensor of a chunk
+CHUNK_BYTES = 2**28  # of the activations of all layers and replicas of a chunk
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Chunk:
 
 
 def chunked(masks: Sequence[tuple[Tensor, Tensor]], numbers: int) -> list[Chunk]:
-    """The replicas in chunks, those with equal masks together. ``numbers``: how many a replica's largest tensor has."""
+    """The replicas in chunks, those with equal masks together. ``numbers``: how many a replica's layers have in all."""
     threads = torch.get_num_threads()
     by_masks: dict[bytes, list[int]] = {}
     for i, pair in enumerate(masks):

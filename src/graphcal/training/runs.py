@@ -80,7 +80,7 @@ def train_replicas(
         keeper = fit(model, training, mine, (learn, check), targets, chunk)
         return _runs(spec, shape, mine, keeper, data, everything)
 
-    chunks = chunked(masks, max(x.shape) * training.hidden)
+    chunks = chunked(masks, max(depth, 2) * max(x.shape) * training.hidden)
     done = in_threads(job, chunks, training.epochs, progress)
     by_member = {i: run for chunk, runs in zip(chunks, done) for i, run in zip(chunk.members, runs)}
     return [by_member[i] for i in range(len(replicas))]
