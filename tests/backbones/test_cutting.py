@@ -31,7 +31,8 @@ def test_a_deep_field_ends_where_nothing_more_can_be_reached():
     learn, check = fields(graph(chains(5, 20), 0.5), np.array([0]), np.array([7]), depth=8)
     assert sizes(learn) == [5, 5, 5, 5, 5, 4, 3, 2, 1]
     assert len({id(hop) for hop in learn.hops[:4]}) == 1  # one operator for all closed levels
-    assert learn.own[0] is None and learn.own[4] is not None
+    assert learn.own[0] is None
+    assert learn.own[4] is not None
     assert set(check.nodes[0].tolist()) == set(range(5, 16))  # 8 steps to the right, 2 to the left end
 
 
@@ -48,7 +49,8 @@ def test_a_level_that_is_nearly_the_graph_becomes_the_graph_in_a_deep_field_only
 def test_the_validation_field_begins_with_the_training_field_where_products_are_shared():
     for depth in (2, 6):
         learn, check = fields(graph(chains(9, 9, 4), 0.0), np.array([0, 10]), np.array([5, 20]), depth)
-        assert check.leads and check.shared is learn.shared
+        assert check.leads
+        assert check.shared is learn.shared
         for level in (0, 1):
             mine = learn.nodes[level].tolist()
             assert check.nodes[level].tolist()[: len(mine)] == mine
