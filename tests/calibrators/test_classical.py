@@ -57,8 +57,15 @@ def test_accumulated_gradients_do_not_find_the_temperature(out):
     exact = TemperatureScaling().fit(out, out.graph.val_mask)
     slip = TemperatureScaling(solver="accumulated").fit(out, out.graph.val_mask)
     assert val_nll(slip, out) > val_nll(exact, out) + 1e-3
-    with pytest.raises(ValueError, match="exact, accumulated"):
+    with pytest.raises(ValueError, match="exact, short, accumulated"):
         TemperatureScaling(solver="lbfgs")
+
+
+def test_fifty_short_steps_stop_between_the_start_and_the_temperature(out):
+    exact = TemperatureScaling().fit(out, out.graph.val_mask).temperature
+    short = TemperatureScaling(solver="short").fit(out, out.graph.val_mask).temperature
+    assert min(1, exact) < short < max(1, exact)
+    assert abs(short - exact) > 0.05 * abs(1 - exact)
 
 
 def reference_softmax(x, y, centre, ridge, free):
