@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -57,15 +59,28 @@ def test_accumulated_gradients_do_not_find_the_temperature(out):
     exact = TemperatureScaling().fit(out, out.graph.val_mask)
     slip = TemperatureScaling(solver="accumulated").fit(out, out.graph.val_mask)
     assert val_nll(slip, out) > val_nll(exact, out) + 1e-3
-    with pytest.raises(ValueError, match="exact, short, accumulated"):
+    with pytest.raises(ValueError, match="exact, accumulated"):
         TemperatureScaling(solver="lbfgs")
 
 
-def test_fifty_short_steps_stop_between_the_start_and_the_temperature(out):
-    exact = TemperatureScaling().fit(out, out.graph.val_mask).temperature
-    short = TemperatureScaling(solver="short").fit(out, out.graph.val_mask).temperature
-    assert min(1, exact) < short < max(1, exact)
-    assert abs(short - exact) > 0.05 * abs(1 - exact)
+def test_a_temperature_fitted_under_dropout_is_that_of_the_noisy_logits(out):
+    """Noise that costs accuracy raises the temperature; it is the minimum of the noisy NLL, and the clean logits get it."""
+
+    def noisy_logits(generator):
+        return out.logits + 2 * torch.randn(out.logits.shape, generator=generator)
+
+    noisy = replace(out, noisy_logits=noisy_logits)
+    clean = TemperatureScaling().fit(noisy, out.graph.val_mask)
+    fitted = TemperatureScaling(solver="base-dropout").fit(noisy, out.graph.val_mask)
+    assert fitted.temperature > clean.temperature
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.cat([noisy_logits(generator)[out.graph.val_mask] for _ in range(20)])
+    y = out.graph.y[out.graph.val_mask].repeat(20)
+    losses = [float(cross_entropy(scale * fitted.scale * drawn, y)) for scale in (0.98, 1.0, 1.02)]
+    assert losses[1] < min(losses[0], losses[2])
+    assert torch.allclose(fitted(noisy), (fitted.scale * out.logits).log_softmax(-1), atol=1e-5)
+    with pytest.raises(ValueError, match="only fixed logits are known"):
+        TemperatureScaling(solver="base-dropout").fit(replace(out, noisy_logits=None), out.graph.val_mask)
 
 
 def reference_softmax(x, y, centre, ridge, free):
