@@ -97,6 +97,15 @@ class Outputs:
     def pred(self) -> Tensor:  # (N,)
         return self.logits.argmax(-1)
 
+    def under_dropout(self, generator: torch.Generator, asked_by: str) -> Tensor:
+        """Logits of one more pass with the model's dropout active; ``asked_by`` is the setting that wants them."""  # (N, C)
+        if self.noisy_logits is None:
+            raise ValueError(
+                f"{asked_by} draws logits with the model's dropout active, but only fixed logits are known: use the outputs "
+                "of graphcal.train, or give Outputs(noisy_logits=...)"
+            )
+        return self.noisy_logits(generator).detach().to(self.logits)
+
     def to(self, target: torch.device | str | torch.dtype) -> Outputs:
         """The same view on another device or in another precision."""
         dtype = target if isinstance(target, torch.dtype) else None

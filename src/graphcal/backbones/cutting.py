@@ -39,8 +39,8 @@ def reached(operator: sp.csr_matrix, rows: np.ndarray) -> np.ndarray:
     return np.union1d(rows, operator[rows].indices)
 
 
-def whole(graph: Graph, depth: int, asked: np.ndarray | None = None) -> Field:
-    """The field of a pass over the whole graph, with the outputs of the nodes ``asked`` for (None: of all)."""
+def whole(graph: Graph, depth: int) -> Field:
+    """The field of a pass over the whole graph."""
     everything = np.arange(graph.x.shape[0])
     hop = Sparse.from_scipy(graph.operator, graph.device)
     nodes = torch.from_numpy(everything).to(graph.device)
@@ -49,7 +49,6 @@ def whole(graph: Graph, depth: int, asked: np.ndarray | None = None) -> Field:
         hops=[hop] * depth,
         x=Features(graph.x, everything, graph.device),
         own=[None] * depth,
-        asked=None if asked is None else torch.from_numpy(asked).to(graph.device),
         input_dropout=graph.input_dropout,
     )
 
@@ -108,9 +107,8 @@ class _Cutter:
             input_dropout=graph.input_dropout,
         )
         if steps:
-            hop = self._operator(*steps[0])
             made.x1 = cache(lambda: Features(graph.x, levels[1], graph.device))
-            made.ax = None if self.deep else _propagated(graph, levels[0], hop, made.x.nnz + hop.nnz)
+            made.ax = None if self.deep else _propagated(graph, levels[0], self._operator(*steps[0]), made.x.nnz)
         return made
 
     def _operator(self, below: np.ndarray, above: np.ndarray) -> sp.csr_matrix:
@@ -130,8 +128,9 @@ class _Cutter:
         return self._known[key][0]
 
 
-def _propagated(graph: Graph, below: np.ndarray, hop: sp.csr_matrix, entries: int) -> Features | None:
-    """A X for the rows of the first hop, if its product with W costs less than X W and then A (X W) (``entries``)."""
+def _propagated(graph: Graph, below: np.ndarray, hop: sp.csr_matrix, features: int) -> Features | None:
+    """A X for the rows of the first hop, if its product with W costs less than X W (``features`` entries) and then A (X W)."""
+    entries = features + hop.nnz
     if hop.shape[0] * graph.x.shape[1] > 50 * entries and hop.nnz > 3 * hop.shape[0]:
         return None  # wide and scattered input: the product fills up, do not even form it
     product = (hop @ graph.x[below]).tocsr()

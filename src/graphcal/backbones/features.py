@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from graphcal.backbones.dropout import Dropout, kept_bytes, random_words
+from graphcal.backbones.dropout import Dropout, kept_bytes, kept_scale, random_words
 from graphcal.backbones.sparse import Sparse, bags
 
 DENSE_FROM = 0.3  # share of non-zero entries from which a dense product is the faster one
@@ -59,9 +59,8 @@ class Features:
         """The entries after dropout, each replica's own."""  # (R, nnz)
         words, bytes_ = self._entry_places()
         numbers = random_words(drop.keys(INPUT_LAYER, self._device), words)  # (R, words)
-        threshold = round(256 * p)
-        kept = kept_bytes(numbers, threshold)[:, bytes_]  # (R, nnz)
-        return kept.float() * (self.sparse.values * (256 / (256 - threshold)))
+        kept = kept_bytes(numbers, round(256 * p))[:, bytes_]  # (R, nnz)
+        return kept.float() * (self.sparse.values * kept_scale(p))
 
     def dropped_times(self, weight: Tensor, drop: Dropout, p: float) -> Tensor:
         """dropout(X) @ W, differentiable in W"""

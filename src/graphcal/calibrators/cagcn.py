@@ -69,11 +69,6 @@ class CaGCN:
             raise ValueError(f"link must be one of {', '.join(LINKS)}; got {self.link!r}")
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> NodeScaleGCN:
-        if self.base_dropout and out.noisy_logits is None:
-            raise ValueError(
-                "base_dropout=True draws logits with the model's dropout active, but only fixed logits are known: use "
-                "the outputs of graphcal.train, or give Outputs(noisy_logits=...)"
-            )
         return NodeScaleGCN(**fit_node_scale(self, out, out.logits, on, stop), link=self.link)
 
 
@@ -89,8 +84,7 @@ def fit_node_scale(recipe: CaGCN, out: Outputs, inputs: Tensor, on: Tensor, stop
     seen = smooth[near.sources]  # (r, I)
 
     def noisy() -> tuple[Tensor, Tensor]:
-        assert out.noisy_logits is not None
-        logits = out.noisy_logits(generator).detach().to(out.logits)
+        logits = out.under_dropout(generator, "base_dropout=True")
         return logits[nodes], (adjacency @ logits)[near.sources]
 
     def loss(w: Weights) -> Tensor:

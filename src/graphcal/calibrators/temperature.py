@@ -59,13 +59,8 @@ class TemperatureScaling:
 
 def _under_dropout(out: Outputs, on: Tensor) -> tuple[Tensor, Tensor]:
     """Logits of several passes with the base model's dropout on, one below the other, and their labels."""
-    if out.noisy_logits is None:
-        raise ValueError(
-            "solver='base-dropout' draws logits with the model's dropout active, but only fixed logits are known: use the "
-            "outputs of graphcal.train, or give Outputs(noisy_logits=...)"
-        )
     generator = torch.Generator().manual_seed(0)
-    passes = [out.noisy_logits(generator).detach().to(out.logits)[on] for _ in range(PASSES)]
+    passes = [out.under_dropout(generator, "solver='base-dropout'")[on] for _ in range(PASSES)]
     return torch.cat(passes), out.graph.y[on].repeat(PASSES)
 
 
