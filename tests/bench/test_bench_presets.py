@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -154,3 +155,46 @@ def test_errors_name_the_thing_and_the_choices() -> None:
         list(expanded(small(methods=["x"], define={"x": {"calibrator": "nope"}})))
     with pytest.raises(ValueError, match="calibrator 'ts' has no setting alpha; it has solver"):
         list(expanded(small(methods=["x"], define={"x": {"calibrator": "ts", "settings": {"alpha": 1}}})))
+
+
+OWN = """
+extends = "exceptions"
+title = "Mine"
+methods = ["uncal", "short"]
+published = []
+[axes]
+dataset = ["citeseer"]
+labels_per_class = [20]
+backbone = ["gcn"]
+[define.short]
+title = "ten epochs"
+training = { epochs = 10 }
+calibrator = "ts"
+"""
+
+
+def test_a_preset_of_your_own_is_read_from_a_file_and_may_extend_one_that_is_here(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(OWN)
+    mine = preset(str(tmp_path / "mine.toml"))
+    assert (mine.name, mine.title, mine.runs) == ("mine", "Mine", preset("exceptions").runs)
+    epochs = {one.method: one.cell.base.training["epochs"] for one in expanded(mine, 1)}
+    assert epochs == {"uncal": 2000, "short": 10}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "says"),
+    [
+        ("mine.toml", None, "no preset file"),
+        ("mine.toml", "a = = 1", "not TOML"),
+        ("mine.toml", 'title = "T"\nruns = 1\nmethods = ["ts"]', "lacks source, axes"),
+        ("mine.toml", 'extends = "table-gnc"', "extends 'table-gnc'; choose one of"),
+        ("table-gcn.toml", OWN, "rename it"),
+    ],
+)
+def test_a_preset_file_that_cannot_be_used_says_what_is_wrong(
+    file: str, text: str | None, says: str, tmp_path: Path
+) -> None:
+    if text is not None:
+        (tmp_path / file).write_text(text)
+    with pytest.raises(ValueError, match=says):
+        preset(str(tmp_path / file))

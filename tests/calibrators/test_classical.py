@@ -83,6 +83,15 @@ def test_a_temperature_fitted_under_dropout_is_that_of_the_noisy_logits(out):
         TemperatureScaling(solver="base-dropout").fit(replace(out, noisy_logits=None), out.graph.val_mask)
 
 
+def test_cagcns_code_is_its_closure_on_one_draw_of_the_noise(out):
+    drawn = out.logits + torch.randn(out.logits.shape, generator=torch.Generator().manual_seed(1))
+    noisy = replace(out, noisy_logits=lambda generator: drawn)
+    fitted = TemperatureScaling(solver="cagcn").fit(noisy, out.graph.val_mask)
+    on_the_draw = TemperatureScaling(solver="accumulated").fit(replace(out, logits=drawn), out.graph.val_mask)
+    assert float(fitted.scale) == float(on_the_draw.scale)
+    assert float(fitted.scale) != float(TemperatureScaling(solver="accumulated").fit(out, out.graph.val_mask).scale)
+
+
 def reference_softmax(x, y, centre, ridge, free):
     """The same objective through scipy's L-BFGS and autograd."""
     shape = centre.shape

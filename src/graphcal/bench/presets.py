@@ -15,12 +15,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib  # type: ignore[import-not-found]
+
+
+NEEDED = ("title", "source", "runs", "methods", "axes")  # what no preset goes without
 
 
 @dataclass(frozen=True)
@@ -61,10 +65,34 @@ def preset_titles() -> dict[str, str]:
 
 
 def preset(name: str) -> Preset:
-    """The preset of that name."""
+    """The preset of that name, or the one in a file of your own whose name ends with ``.toml``."""
+    if name.endswith(".toml"):
+        return _preset_in(Path(name))
     if name not in preset_names():
-        raise ValueError(f"unknown preset {name!r}; choose one of {', '.join(preset_names())}")
+        raise ValueError(
+            f"unknown preset {name!r}; choose one of {', '.join(preset_names())}, or a file of your own that ends with .toml"
+        )
     return preset_of(name, _merged(name))
+
+
+def _preset_in(path: Path) -> Preset:
+    try:
+        text = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"there is no preset file {path}") from None
+    except tomllib.TOMLDecodeError as fault:
+        raise ValueError(f"{path} is not TOML: {fault}") from None
+    if path.stem in preset_names():
+        raise ValueError(
+            f"{path} has the name of a preset that is here already, and would replace its tables: rename it"
+        )
+    if "extends" in text and text["extends"] not in preset_names():
+        raise ValueError(f"{path} extends {text['extends']!r}; choose one of {', '.join(preset_names())}")
+    whole = _on_top(text)
+    missing = [key for key in NEEDED if key not in whole]
+    if missing:
+        raise ValueError(f"{path} lacks {', '.join(missing)}; a preset needs {', '.join(NEEDED)}")
+    return preset_of(path.stem, whole)
 
 
 def _toml(name: str) -> dict[str, Any]:
@@ -72,8 +100,11 @@ def _toml(name: str) -> dict[str, Any]:
 
 
 def _merged(name: str) -> dict[str, Any]:
-    """The file, on top of the one it extends: tables are merged, rules are appended, the rest is replaced."""
-    own = _toml(name)
+    return _on_top(_toml(name))
+
+
+def _on_top(own: dict[str, Any]) -> dict[str, Any]:
+    """A file on top of the one it extends: tables are merged, rules are appended, the rest is replaced."""
     if "extends" not in own:
         return own
     whole = _merged(own.pop("extends"))

@@ -148,8 +148,21 @@ def _complete(entries: Mapping[str, Entry]) -> dict[str, tuple[str, ...]]:
     return {m: entry.keys for m, entry in entries.items() if entry.keys and len(entry.keys) == entry.planned}
 
 
+def _on_the_same_nodes(entries: Mapping[str, Entry]) -> bool:
+    """Methods are compared, and ranked, when run by run they were measured on the same test nodes."""
+    complete = _complete(entries)
+    return len({tuple(_split_of(record) for record in entries[m].records) for m in complete}) <= 1
+
+
+def _split_of(record: Record) -> tuple[str, str, int, int]:
+    base = record.spec["bases"][0]
+    return base["dataset"], base["protocol"], base["labels_per_class"], record.spec["run"][0]
+
+
 def _compared(preset: Preset, entries: Mapping[str, Entry], store: Store) -> dict[str, Entry]:
     complete = _complete(entries)
+    if not _on_the_same_nodes(entries):
+        return dict(entries)
     if preset.kind == "list" and preset.against in complete and len(complete) > 1:
         found = {metric: against(preset.against, complete, store, metric) for metric in ("ece", "nll")}
         return {
@@ -168,6 +181,8 @@ def _ranks(preset: Preset, rows: Sequence[Row]) -> Ranks | None:
     """Over the rows where every method of the fullest row is complete."""
     complete = [_complete(row.entries) for row in rows]
     methods = max(complete, key=len, default={})
+    if not all(_on_the_same_nodes(row.entries) for row in rows):
+        return None
     full = [row for row, done in zip(rows, complete) if done.keys() >= methods.keys()]
     means = [{m: row.entries[m].mean(preset.metric) for m in methods} for row in full]
     return ranks_of(means, preset.metric)

@@ -6,7 +6,8 @@ Departures: Guo's code and most copies run a few steps of LBFGS or Adam on T. Ca
 inside the LBFGS closure, so gradients of earlier evaluations add up and T can even turn negative (`solver="accumulated"`). Its
 loops also leave the base model's dropout on: T is fitted to logits that are less often right than those it is used on, and comes
 out too high. `solver="base-dropout"` gives the T of smallest expected NLL under that noise, which explains most of the published
-TS rows (docs/reproduction.md). Both are for reproduction only.
+TS rows (docs/reproduction.md); `solver="cagcn"` is its code as it stands, that closure on one draw of the noise. All three
+are for reproduction only.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from graphcal.calibrators.scaling import scaled
 from graphcal.core import Calibration, Outputs, fitting_nodes
 
 SMALLEST_SCALE = 1e-3  # T <= 1000: a model whose logits carry no information gets (almost) uniform confidence
-SOLVERS = ("exact", "accumulated", "base-dropout")
-PASSES = 20  # with the base model's dropout on
+SOLVERS = ("exact", "accumulated", "base-dropout", "cagcn")
+PASSES = {"base-dropout": 20, "cagcn": 1}  # with the base model's dropout on
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class TemperatureScaling:
         keeps_predictions=True,
         minimises_nll=True,
         departures="fitted exactly (convex in 1/T); for reproduction: solver='accumulated' is CaGCN's LBFGS closure that never "
-        "zeroes its gradient, solver='base-dropout' fits while the base model's dropout is on, as its loops do",
+        "zeroes its gradient, solver='base-dropout' fits while the base model's dropout is on, as its loops do, 'cagcn' is both",
     )
 
     def __post_init__(self) -> None:
@@ -52,16 +53,16 @@ class TemperatureScaling:
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Temperature:
         on = fitting_nodes(out, on)
-        logits, y = _under_dropout(out, on) if self.solver == "base-dropout" else (out.logits[on], out.graph.y[on])
-        scale = accumulated_scale(logits, y) if self.solver == "accumulated" else fit_scale(logits, y)
+        logits, y = _under_dropout(out, on, self.solver) if self.solver in PASSES else (out.logits[on], out.graph.y[on])
+        scale = accumulated_scale(logits, y) if self.solver in ("accumulated", "cagcn") else fit_scale(logits, y)
         return Temperature(scale=scale.to(out.logits.dtype))
 
 
-def _under_dropout(out: Outputs, on: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits of several passes with the base model's dropout on, one below the other, and their labels."""
+def _under_dropout(out: Outputs, on: Tensor, solver: str) -> tuple[Tensor, Tensor]:
+    """Logits of so many passes with the base model's dropout on, one below the other, and their labels."""
     generator = torch.Generator().manual_seed(0)
-    passes = [out.under_dropout(generator, "solver='base-dropout'")[on] for _ in range(PASSES)]
-    return torch.cat(passes), out.graph.y[on].repeat(PASSES)
+    passes = [out.under_dropout(generator, f"solver={solver!r}")[on] for _ in range(PASSES[solver])]
+    return torch.cat(passes), out.graph.y[on].repeat(len(passes))
 
 
 def fit_scale(logits: Tensor, y: Tensor) -> Tensor:

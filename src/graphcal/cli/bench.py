@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def bench(
-    preset: str = typer.Argument(..., help="A preset (`graphcal bench list`), or `status`."),
+    preset: str = typer.Argument(
+        ..., help="A preset (`graphcal bench list`), a file of your own (mine.toml), or `status`."
+    ),
     folder: Path = typer.Argument(None, help="With `status`: the folder to look at."),
     only: list[str] = typer.Option(
         [], help="Part of it: dataset=cora,calibrator=ts (axes, method, calibrator, seed, split)."
