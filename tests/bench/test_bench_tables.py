@@ -59,6 +59,16 @@ def test_published_values_stand_beside_ours_and_are_marked_when_they_differ(sess
     assert entries["searched"].published is None
 
 
+def test_one_published_value_may_stand_beside_every_column(session: Session) -> None:
+    published = [{"where": {}, "values": {"uncal": [12.48, 0.71]}, "every": [5.0, 0.5]}]
+    entries = Session.of(small(published=published), session.store.folder).table().rows[0].entries
+    assert {m: e.published for m, e in entries.items()} == {
+        "uncal": (12.48, 0.71),
+        "ts": (5.0, 0.5),
+        "searched": (5.0, 0.5),
+    }
+
+
 def test_bold_needs_a_test_against_every_other_method(session: Session) -> None:
     """Thirty epochs leave a model so under-confident that TS is beyond doubt better; two TS columns are not told apart."""
     entries = session.table().rows[0].entries

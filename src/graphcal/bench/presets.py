@@ -3,7 +3,7 @@
     axes       what is varied: dataset, labels_per_class, backbone, and any name a method binds to a setting
     methods    the columns, named in ``methods.toml`` or in the preset: training overrides + recipe
     set        rules {where, ...} applied in order to the cells they match: settings published for one dataset, say
-    published  what the paper printed, mean and sd; ``remark`` marks the table's own errors
+    published  what the paper printed, mean and sd: ``values`` by method, ``every`` for all others; ``remark`` marks its errors
     reasons    why a dataset may be missing, printed in the place of its numbers when it cannot be loaded
 
 `graphcal.bench.expansion` turns a preset into cells.

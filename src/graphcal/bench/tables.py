@@ -109,7 +109,8 @@ def _empty(preset: Preset, absent: Absent) -> Entry:
 def _printed(preset: Preset, facts: Mapping[str, Any], method: str) -> tuple[Published | None, tuple[str, ...]]:
     """What the paper printed here, and what is to be said about it."""
     place = {**facts, "method": method}
-    found = [p["values"][method] for p in preset.published if method in p["values"] and matches(p["where"], place)]
+    here = [p.get("values", {}).get(method, p.get("every")) for p in preset.published if matches(p["where"], place)]
+    found = [value for value in here if value is not None]
     remarks = tuple(str(remark["text"]) for remark in preset.remarks if matches(remark["where"], place))
     return ((float(found[-1][0]), float(found[-1][1])) if found else None), remarks
 
