@@ -79,8 +79,10 @@ def _cores() -> int:
 def _list(console: Any) -> None:
     from graphcal.bench.presets import preset_titles
 
-    for name, title in preset_titles().items():
-        console.print(f"[bold]{name:18}[/] {title}", highlight=False, soft_wrap=True)
+    titles = preset_titles()
+    width = max(map(len, titles))
+    for name, title in titles.items():
+        console.print(f"[bold]{name:{width}}[/] {title}", highlight=False, soft_wrap=True)
 
 
 def _status(folder: Path, console: Any) -> None:
