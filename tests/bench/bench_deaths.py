@@ -30,3 +30,10 @@ def slow(job: Job, tick: Tick) -> Report:
     (Path(os.environ["BENCH_TEST_FOLDER"]) / job.key).touch()
     time.sleep(0.3)
     return Report(job)
+
+
+def endless(job: Job, tick: Tick) -> Report:
+    """Says which process it is, and computes for a minute."""
+    (Path(os.environ["BENCH_TEST_FOLDER"]) / str(os.getpid())).touch()
+    time.sleep(60)
+    return Report(job)

@@ -127,3 +127,35 @@ def _alive(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+ENDLESS = STOPPED.replace("import slow", "import endless").replace("map(slow", "map(endless")
+
+
+def ended(pid: int) -> bool:
+    """Whether a process is gone, or dead and not yet buried."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
+def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "endless.py"
+    script.write_text(ENDLESS)
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    environment = {**os.environ, "BENCH_TEST_FOLDER": str(marks)}
+    parent = subprocess.Popen([sys.executable, str(script), str(Path(__file__).parent)], env=environment)
+    limit = time.monotonic() + 60
+    while len(list(marks.iterdir())) < 2 and time.monotonic() < limit:
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    workers = [int(mark.name) for mark in marks.iterdir()]
+    assert len(workers) == 2
+    limit = time.monotonic() + 20
+    while not all(map(ended, workers)) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert all(map(ended, workers))

@@ -134,12 +134,15 @@ def test_runs_go_over_seeds_or_round_the_splits() -> None:
 def test_only_takes_a_part() -> None:
     small_preset = small()
     only = Only.parse("calibrator=ts,seed=1,seed=2", small_preset)
+    assert Only.parse("seed = 1, 2, calibrator=ts", small_preset) == only  # a value alone belongs to the name before it
     placed = list(expanded(small_preset, None, only))
     assert {(one.method, one.cell.run) for one in placed} == {(m, (0, s)) for m in ("ts", "searched") for s in (1, 2)}
     with pytest.raises(
         ValueError, match="NAME among dataset, labels_per_class, backbone, method, calibrator, seed, split"
     ):
         Only.parse("graph=cora", small_preset)
+    with pytest.raises(ValueError, match="takes NAME=VALUE .* got 'cora'"):
+        Only.parse("cora", small_preset)
     with pytest.raises(ValueError, match="small has dataset citeseer"):
         Only.parse("dataset=cora", small_preset)
 

@@ -63,6 +63,18 @@ def test_scars_gat_settings():
     assert cora.backbone.elu_alpha == 0.2
 
 
+def test_gats_base_models():
+    """GATS's code has one schedule for both backbones, and no decay but on the graphs of Planetoid."""
+    gcn, gat = recipe("gats", "gcn", "cora"), recipe("gats", "gat", "cora")
+    for t in (gcn, gat):
+        assert (t.lr, t.dropout, t.epochs, t.patience, t.monitor, t.init) == (0.01, 0.5, 2000, 100, "both", "glorot")
+    assert (gcn.hidden, gcn.input_dropout) == (64, 0.0)
+    assert (gat.hidden, gat.input_dropout) == (8, 0.5)
+    for backbone in ("gcn", "gat"):
+        for graph, decay in (("citeseer", 5e-4), ("pubmed", 5e-4), ("photo", 0.0), ("physics", 0.0), ("corafull", 0.0)):
+            assert recipe("gats", backbone, graph).weight_decay == decay
+
+
 def test_official_backbone_settings():
     assert preset("official", "gcnii", "cora").backbone.layers == 64
     chameleon = preset("official", "gcnii", "chameleon")
@@ -73,7 +85,7 @@ def test_official_backbone_settings():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("pyg", "gcn"), "unknown recipe 'pyg'; choose among cagcn, scar-code, official"),
+        (("pyg", "gcn"), "unknown recipe 'pyg'; choose among cagcn, scar-code, official, gats"),
         (("cagcn", "gnc"), "unknown backbone 'gnc'; choose among gcn"),
         (("scar-code", "sgc"), "recipe 'scar-code' does not say how to train 'sgc'; it knows gcn, gat"),
     ],

@@ -17,19 +17,22 @@ class Only:
 
     @classmethod
     def parse(cls, text: str, chosen: Preset) -> Only:
-        """From ``dataset=cora,calibrator=ts``; a name that is repeated allows each of its values."""
+        """From ``dataset=cora,citeseer,calibrator=ts``: a value without a name belongs to the name before it."""
         known: dict[str, list[str] | None] = {name: [str(v) for v in values] for name, values in chosen.axes.items()}
         known["method"] = list(chosen.methods)
         known["calibrator"] = sorted({str(method["calibrator"]) for method in chosen.methods.values()})
         known |= {"seed": None, "split": None}
         wanted: dict[str, set[str]] = {}
+        name = ""
         for part in filter(None, (piece.strip() for piece in text.split(","))):
-            name, equals, value = part.partition("=")
-            if not equals or name not in known:
+            before, equals, value = part.rpartition("=")
+            name = before.strip() if equals else name
+            value = value.strip()
+            if name not in known:
                 raise ValueError(f"--only takes NAME=VALUE with NAME among {', '.join(known)}; got {part!r}")
             choices = known[name]
             if choices is not None and value not in choices:
-                raise ValueError(f"--only {part}: {chosen.name} has {name} {', '.join(choices)}")
+                raise ValueError(f"--only {name}={value}: {chosen.name} has {name} {', '.join(choices)}")
             wanted.setdefault(name, set()).add(value)
         return cls({name: frozenset(values) for name, values in wanted.items()})
 

@@ -3,6 +3,7 @@
     cagcn      the base models of CaGCN (Wang et al., NeurIPS 2021), from its official code; the default
     scar-code  what SCAR's official code trains, with the settings of the SCAR paper's two tables
     official   each backbone as its own paper's code trains it
+    gats       the base models of GATS (Hsu et al., NeurIPS 2022), from its official code
 
 A recipe is a TOML file in ``presets``: one table a backbone, inside it one a dataset and one a dataset with its labels a class
 (``[gcn.cora]``, ``[gcn.cora-40]``), each added to what it stands in. Keys are those of `Training`; a table ``backbone`` holds
@@ -25,7 +26,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
 
-RECIPES = ("cagcn", "scar-code", "official")
+RECIPES = ("cagcn", "scar-code", "official", "gats")
 
 
 @dataclass(frozen=True)
