@@ -142,7 +142,7 @@ def _run(session: Session, engine: Any, workers: int) -> bool:
             )
             bar.update(task, completed=session.finished(), left=note)
             now = time.monotonic()
-            due[0] = now + max(1.0, 50 * (now - began))  # counting twenty thousand records may not cost the workers a core
+            due[0] = now + max(1.0, 50 * (now - began))  # counting many thousand records must not slow the workers
 
         try:
             session.run(engine, tick)
