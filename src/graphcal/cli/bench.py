@@ -18,7 +18,7 @@ def bench(
     ),
     folder: Path = typer.Argument(None, help="With `status`: the folder to look at."),
     only: list[str] = typer.Option(
-        [], help="Part of it: dataset=cora,calibrator=ts (axes, method, calibrator, seed, split)."
+        [], help="Part of it: dataset=cora,citeseer,calibrator=ts (axes, method, calibrator, seed, split)."
     ),
     runs: int = typer.Option(None, min=1, help="Seeds or splits for each cell. Default: the preset's."),
     engine: str = typer.Option("process", help="process (a worker a core), serial, or ray."),
