@@ -83,6 +83,26 @@ def test_a_temperature_fitted_under_dropout_is_that_of_the_noisy_logits(out):
         TemperatureScaling(solver="base-dropout").fit(replace(out, noisy_logits=None), out.graph.val_mask)
 
 
+def test_a_descent_that_stops_is_on_the_way_from_one_to_the_temperature_under_dropout(out):
+    noisy = replace(out, noisy_logits=lambda generator: 0.5 * out.logits)  # "noise" that only halves the logits
+    on, y = out.graph.val_mask, out.graph.y[out.graph.val_mask]
+
+    def temperature(solver):
+        return TemperatureScaling(solver=solver).fit(noisy, on).temperature
+
+    halved = 0.5 * out.logits[on]
+    expected = (halved.softmax(-1) * halved).sum(-1)
+    slope = float((halved.gather(1, y[:, None])[:, 0] - expected).mean())  # d NLL / d T at T = 1
+    assert temperature("base-dropout-1") == pytest.approx(1 - 0.01 * slope, rel=1e-5)
+    end = temperature("base-dropout")
+    gaps = [abs(temperature(f"base-dropout-{steps}") - end) for steps in (1, 50, 200, 20_000)]
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[2] > 1e-2 > 1e-3 > gaps[3]
+    for wrong in ("base-dropout-0", "base-dropout-", "base-dropout-2.5", "exact-200"):
+        with pytest.raises(ValueError, match="N steps of gradient descent"):
+            TemperatureScaling(solver=wrong)
+
+
 def test_cagcns_code_is_its_closure_on_one_draw_of_the_noise(out):
     drawn = out.logits + torch.randn(out.logits.shape, generator=torch.Generator().manual_seed(1))
     noisy = replace(out, noisy_logits=lambda generator: drawn)
