@@ -37,6 +37,25 @@ def test_agreement_is_counted_and_exceptions_are_named(tool: ModuleType, tmp_pat
     assert "cora | TS |" not in text
 
 
+def test_an_entry_that_does_not_agree_is_looked_for_in_the_experiments(tool: ModuleType, tmp_path: Path) -> None:
+    header = HEADER.replace("method", "backbone,method")
+    table = ["squirrel,gat,uncal,Uncal.,10,6.0,1.0,3.1,11.0,0.5", "cora,gat,uncal,Uncal.,10,6.0,1.0,3.1,11.0,0.5"]
+    tried = [
+        "squirrel,gat,uncal,Uncal.,10,6.0,1.0,3.1,11.0,0.5",  # the table's own, once more
+        "squirrel,gat-cagcn,slow,slowly,10,12.4,1.0,3.1,11.0,0.5",
+        "squirrel-filtered,gat,fast,fast,10,10.0,1.0,3.1,11.0,0.5",
+        "squirrel,gcn,fast,fast,10,11.0,1.0,3.1,11.0,0.5",  # another backbone
+        "squirrel,gat,fast,fast,10,11.0,1.0,3.1,11.2,0.5",  # another entry
+    ]
+    (tmp_path / "table-hetero.csv").write_text(header + "\n".join(table) + "\n")
+    (tmp_path / "base-models.csv").write_text(header + "\n".join(tried) + "\n")
+    text = tool.text(tmp_path)
+    assert "0 of 2 cells" in text  # experiments are not counted
+    line = "| squirrel gat Uncal. | 11.0 ± 0.5 | base-models: squirrel-filtered, fast | 10.00 ± 1.00 | 3 | 2 |"
+    assert line in text
+    assert "| cora gat Uncal. | 11.0 ± 0.5 | none |  | 1 | 0 |" in text
+
+
 def test_the_committed_summary_is_up_to_date(tool: ModuleType) -> None:
     results = ROOT / "results"
     if not (results / "agreement.md").exists():
