@@ -93,9 +93,10 @@ def experiments(found: list[dict[str, str]], tried: list[dict[str, str]]) -> lis
     """A line for every entry that does not agree in its table: the closest experiment in which it does."""
     ways = defaultdict(dict)
     for cell in tried:  # the same numbers are the same experiment, shown in two tables
-        ways[entry(cell)].setdefault((cell["dataset"], cell.get("backbone"), cell["ours"]), cell)
+        numbers = (cell["ours"], cell["sd"], cell["floor"])
+        ways[entry(cell)].setdefault((cell["dataset"], cell.get("backbone"), numbers), cell)
     lines = [
-        "| published entry | published | closest that agrees | ours there | tried | agree |",
+        "| published entry | published | closest that agrees | ours there | columns | agree |",
         "| --- | ---: | --- | ---: | ---: | ---: |",
     ]
     for key, cell in {entry(cell): cell for cell in found if cell["method"] in EXPLAINED and not agrees(cell)}.items():
@@ -140,8 +141,8 @@ def text(folder: Path) -> str:
             "## Experiments on them",
             "",
             "Entries of uncalibrated models, TS and SCAR with its published settings that do not agree in every row of the "
-            "tables: in how many ways the entry was tried (the tables' own among them), in how many it agrees, and the closest. "
-            "Agreement in one of many ways is a likeness and no proof; docs/reproduction.md says what speaks for it.",
+            "tables: in how many columns it stands (the tables' own among them), in how many it agrees, and the closest. "
+            "Agreement in one of many is a likeness and no proof; docs/reproduction.md says what speaks for it.",
             "",
             *experiments(found, tried),
             "",

@@ -43,6 +43,7 @@ def test_an_entry_that_does_not_agree_is_looked_for_in_the_experiments(tool: Mod
     tried = [
         "squirrel,gat,uncal,Uncal.,10,6.0,1.0,3.1,11.0,0.5",  # the table's own, once more
         "squirrel,gat-cagcn,slow,slowly,10,12.4,1.0,3.1,11.0,0.5",
+        "squirrel,gat-cagcn,even,evenly,10,12.4,0.8,3.1,11.0,0.5",  # the same mean, another experiment
         "squirrel-filtered,gat,fast,fast,10,10.0,1.0,3.1,11.0,0.5",
         "squirrel,gcn,fast,fast,10,11.0,1.0,3.1,11.0,0.5",  # another backbone
         "squirrel,gat,fast,fast,10,11.0,1.0,3.1,11.2,0.5",  # another entry
@@ -51,7 +52,7 @@ def test_an_entry_that_does_not_agree_is_looked_for_in_the_experiments(tool: Mod
     (tmp_path / "base-models.csv").write_text(header + "\n".join(tried) + "\n")
     text = tool.text(tmp_path)
     assert "0 of 2 cells" in text  # experiments are not counted
-    line = "| squirrel gat Uncal. | 11.0 ± 0.5 | base-models: squirrel-filtered, fast | 10.00 ± 1.00 | 3 | 2 |"
+    line = "| squirrel gat Uncal. | 11.0 ± 0.5 | base-models: squirrel-filtered, fast | 10.00 ± 1.00 | 4 | 2 |"
     assert line in text
     assert "| cora gat Uncal. | 11.0 ± 0.5 | none |  | 1 | 0 |" in text
 
