@@ -28,7 +28,7 @@ def main(
     json: bool = typer.Option(False, "--json", help="Print the rows as JSON."),
 ) -> None:
     """Seconds to fit and to apply each calibrator."""
-    from graphcal.calibrators import CALIBRATORS
+    from graphcal.methods import CALIBRATORS
 
     names = [name.strip() for name in calibrators.split(",") if name.strip()] or list(CALIBRATORS)
     unknown = [name for name in names if name not in CALIBRATORS]
@@ -41,7 +41,7 @@ def main(
 def measured(name: str, calibrators: list[str], seeds: int) -> list[dict[str, Any]]:
     """One row for each calibrator on one graph."""
     import graphcal as gc
-    from graphcal.calibrators import CALIBRATORS
+    from graphcal.methods import CALIBRATORS
 
     data = gc.load(name)
     print(f"training {seeds} GCN on {name} ...", file=sys.stderr)

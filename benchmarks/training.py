@@ -34,7 +34,7 @@ from torch_geometric.nn import GATConv, GCNConv
 
 import graphcal
 from graphcal import datasets
-from graphcal.backbones import features, sparse
+from graphcal.models import features, sparse
 from graphcal.training import Training, recipe
 
 EPOCHS = {"cora": 200, "citeseer": 200, "pubmed": 60, "cs": 20, "synthetic": 20}  # a round of ours; PyG's has a tenth
@@ -68,7 +68,7 @@ class UsualGAT(nn.Module):
 def usual_loop(data: Data, backbone: str, training: Training, epochs: int) -> list[tuple[float, float]]:
     """Seconds of every epoch, by the clock and of the processor."""
     kind = UsualGCN if backbone == "gcn" else UsualGAT
-    model = kind(data.x.shape[1], training, data.classes)
+    model = kind(data.x.shape[1], training, data.num_classes)
     optimizer = torch.optim.Adam(model.parameters(), lr=training.lr, weight_decay=training.weight_decay)
     best, times = float("inf"), []
     for _ in range(epochs):

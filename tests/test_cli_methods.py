@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from graphcal.calibrators import CALIBRATORS
 from graphcal.cli.methods import methods
+from graphcal.methods import CALIBRATORS
 
 ROOT = Path(__file__).parents[1]
 

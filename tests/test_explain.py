@@ -15,10 +15,10 @@ from torch_geometric.nn.models import GCN
 from typer.testing import CliRunner
 
 from conftest import random_graph
-from graphcal.backbones import BACKBONES
-from graphcal.calibrators import SCAR
 from graphcal.core import Outputs, blinded
 from graphcal.explanation import Explanation, explain
+from graphcal.methods import SCAR
+from graphcal.models import BACKBONES
 from graphcal.observation import observe
 from graphcal.plots.explain import bars, draw_explanation, explain_html, save_explanation
 from graphcal.training import Training, train

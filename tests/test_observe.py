@@ -48,7 +48,7 @@ def literal_eq10(out: Outputs, alpha: float, beta: float) -> torch.Tensor:
     facts = gc.structure(out.graph)
     weight, hidden = out.final.weight, out.hidden
     moved = hidden.clone()
-    for n in range(out.nodes):
+    for n in range(out.num_nodes):
         if facts.train_mask[n]:
             continue
         w = alpha if facts.next_to_training[n] else beta

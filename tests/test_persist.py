@@ -11,8 +11,8 @@ from safetensors.torch import save_file
 
 from conftest import random_graph
 from graphcal import persist
-from graphcal.calibrators import SCAR, Auto, TemperatureScaling
 from graphcal.core import Calibration, Outputs
+from graphcal.methods import SCAR, Auto, TemperatureScaling
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from conftest import random_graph
 from graphcal import metrics
-from graphcal.calibrators import SCAR, TemperatureScaling, Uncalibrated
+from graphcal.methods import SCAR, TemperatureScaling, Uncalibrated
 from graphcal.shift import (
     confidence_split,
     out_of_distribution,

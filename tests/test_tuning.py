@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from conftest import random_graph
 from graphcal import metrics
-from graphcal.calibrators import TemperatureScaling
+from graphcal.methods import TemperatureScaling
 from graphcal.plots.tuning import draw_decay_curve, draw_decay_sweep, save_decay_picture
 from graphcal.training import Training, train
 from graphcal.tuning import search, sweep_decay, tune_decay

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from graphcal.calibrators import CALIBRATORS
-from graphcal.calibrators.card import Card
+from graphcal.methods import CALIBRATORS
+from graphcal.methods.card import Card
 
 PAGE = Path(__file__).parents[1] / "docs" / "methods.md"
 

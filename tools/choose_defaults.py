@@ -15,10 +15,10 @@ import torch
 import typer
 
 import graphcal as gc
-from graphcal.calibrators.fitting import folds
-from graphcal.calibrators.gats import GATS
-from graphcal.calibrators.gets import GETS
-from graphcal.calibrators.wats import WATS
+from graphcal.engine.linear import folds
+from graphcal.methods.gats import GATS
+from graphcal.methods.gets import GETS
+from graphcal.methods.wats import WATS
 from graphcal.core import Outputs, blinded
 
 GRAPHS = {

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import graphcal as gc
 from graphcal import metrics
-from graphcal.backbones import FAGCN
+from graphcal.models import FAGCN
 from graphcal.core import blinded
 from graphcal.training import Run, Training, recipe, train
 

@@ -13,9 +13,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.calibrators import Card
-from graphcal.calibrators.fitting import fit_linear
-from graphcal.calibrators.scaling import scaled
+from graphcal.methods import Card
+from graphcal.engine.linear import fit_linear
+from graphcal.engine.scaling import scaled
 from graphcal.core import Calibration, Outputs, fitting_nodes
 
 SMALLEST_SCALE = 1e-3

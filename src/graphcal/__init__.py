@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from graphcal.backbones import BACKBONES
-    from graphcal.calibrators import CALIBRATORS, SCAR, TemperatureScaling
     from graphcal.core import CalibratedModel, Calibration, FinalLayer, Outputs, Recipe
     from graphcal.datasets import load, read, synthetic
     from graphcal.experiment import run
     from graphcal.explanation import explain
     from graphcal.graphs import structure
+    from graphcal.methods import CALIBRATORS, SCAR, TemperatureScaling
     from graphcal.metrics import Measurement, evaluate
+    from graphcal.models import BACKBONES
     from graphcal.observation import observe
     from graphcal.persist import restore, save
     from graphcal.training import Run, Training, param_groups, train
     from graphcal.tuning import tune_decay
 
 _WHERE = {
-    "BACKBONES": "backbones",
-    "CALIBRATORS": "calibrators",
+    "BACKBONES": "models",
+    "CALIBRATORS": "methods",
     "CalibratedModel": "core",
     "Calibration": "core",
     "FinalLayer": "core",
@@ -34,8 +34,8 @@ _WHERE = {
     "Outputs": "core",
     "Recipe": "core",
     "Run": "training",
-    "SCAR": "calibrators",
-    "TemperatureScaling": "calibrators",
+    "SCAR": "methods",
+    "TemperatureScaling": "methods",
     "Training": "training",
     "evaluate": "metrics",
     "explain": "explanation",
@@ -53,9 +53,9 @@ _WHERE = {
 }
 
 _MODULES = (
-    "backbones",
+    "models",
     "bench",
-    "calibrators",
+    "methods",
     "core",
     "datasets",
     "graphs",

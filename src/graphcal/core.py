@@ -22,16 +22,15 @@ from torch_geometric.data import Data
 from graphcal.checks import as_float, check_graph, check_logits, check_mask
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FinalLayer:
     """The last linear map, seen from outside: logits = h @ weight.T + bias.
 
     Averaged heads (GAT) and summed parts (GraphSAGE) are stacked into one weight, so ``gram`` is always weight @ weight.T.
     """
 
-    gram: Tensor  # (C, C)
+    weight: Tensor  # (C, D) the class centroids of the SCAR paper, one per row
     bias: Tensor  # (C,)
-    weight: Tensor | None = None  # (C, D) the class centroids of the SCAR paper, one a row
 
     @classmethod
     def from_weight(cls, weight: Tensor, bias: Tensor | None = None) -> FinalLayer:
@@ -41,7 +40,22 @@ class FinalLayer:
             raise ValueError(
                 f"the final layer must be weight (C, D) with bias (C,); got {tuple(weight.shape)} and {tuple(bias.shape)}"
             )
-        return cls(weight @ weight.T, bias, weight)
+        return cls(weight, bias)
+
+    @cached_property
+    def gram(self) -> Tensor:  # (C, C) G = W^T W of the paper
+        return self.weight @ self.weight.T
+
+    def to(self, target: torch.device | str | torch.dtype) -> FinalLayer:
+        return FinalLayer(self.weight.to(target), self.bias.to(target))
+
+
+class ModelHandle(Protocol):
+    """A trained model on its graph, for calibrators that run it again. Frozen: only ``edge_weight`` carries a gradient."""
+
+    def logits(self, edge_weight: Tensor | None = None, dropout: torch.Generator | None = None) -> Tensor:
+        """Logits (N, C) with weights (E,) on the edges, or with the model's dropout drawn from a generator."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,20 +66,15 @@ class Outputs:
     graph: Data  # edge_index, y, train_mask, val_mask, test_mask; x for calibrators that read features
     final: FinalLayer | None = None  # absent when only logits are known; SCAR then refuses, clearly
     hidden: Tensor | None = None  # (N, D) h^(K): logits = hidden @ final.weight.T + final.bias
-    # For calibrators that run the frozen model again; filled by `train`, absent when only numbers are known.
-    rerun: Callable[[Tensor], Tensor] | None = None  # edge_weight (E,) -> logits (N, C), differentiable
-    noisy_logits: Callable[[torch.Generator], Tensor] | None = None  # logits (N, C) with the model's dropout active
-    premixed: Callable[[Tensor], Tensor] | None = (
-        None  # w (N,) -> logits, GAT only: SCAR's mix before the last attention
-    )
+    model: ModelHandle | None = None  # filled by `train`; absent when only numbers are known
 
     def __post_init__(self) -> None:
         check_logits(self.logits)
         check_graph(self.graph, *self.logits.shape)
-        if self.final is not None and self.final.gram.shape != (self.classes, self.classes):
+        if self.final is not None and len(self.final.weight) != self.num_classes:
             raise ValueError(
-                f"the final layer has a {tuple(self.final.gram.shape)} Gram matrix, but the logits have {self.classes} classes: "
-                "weight must be (C, D) with one row for each class"
+                f"the final layer has weights for {len(self.final.weight)} classes, but the logits have {self.num_classes} "
+                "columns: weight must be (C, D) with one row for each class"
             )
 
     @classmethod
@@ -83,45 +92,42 @@ class Outputs:
 
     def __repr__(self) -> str:
         known = "final layer known" if self.final is not None else "logits only"
-        return f"Outputs({self.nodes} nodes, {self.classes} classes, {known})"
+        return f"Outputs({self.num_nodes} nodes, {self.num_classes} classes, {known})"
 
     @property
-    def nodes(self) -> int:
+    def num_nodes(self) -> int:
         return self.logits.shape[0]
 
     @property
-    def classes(self) -> int:
+    def num_classes(self) -> int:
         return self.logits.shape[1]
 
     @cached_property
     def pred(self) -> Tensor:  # (N,)
         return self.logits.argmax(-1)
 
-    def under_dropout(self, generator: torch.Generator, asked_by: str) -> Tensor:
-        """Logits of one more pass with the model's dropout active; ``asked_by`` is the setting that wants them."""  # (N, C)
-        if self.noisy_logits is None:
+    def rerun(
+        self, needed_by: str, edge_weight: Tensor | None = None, dropout: torch.Generator | None = None
+    ) -> Tensor:
+        """Logits (N, C) of one more pass of the model (see `ModelHandle`); ``needed_by`` names who asks, for the error."""
+        if self.model is None:
+            what = "with weights on the edges" if edge_weight is not None else "with its dropout active"
             raise ValueError(
-                f"{asked_by} draws logits with the model's dropout active, but only fixed logits are known: use the outputs "
-                "of graphcal.train, or give Outputs(noisy_logits=...)"
+                f"{needed_by} runs the model again {what}, but only fixed logits are known: use the outputs of "
+                "graphcal.train, or give Outputs(model=...) an object with logits(edge_weight, dropout)"
             )
-        return self.noisy_logits(generator).detach().to(self.logits)
+        return self.model.logits(edge_weight, dropout).to(self.logits)
 
     def to(self, target: torch.device | str | torch.dtype) -> Outputs:
         """The same view on another device or in another precision."""
-        dtype = target if isinstance(target, torch.dtype) else None
-        final = None if self.final is None else FinalLayer(*(_moved(t, target) for t in _parts(self.final)))
-        graph = self.graph if dtype is not None else self.graph.clone().to(target)
-        hidden = None if self.hidden is None else self.hidden.to(target)
-        again = (self.rerun, self.noisy_logits, self.premixed) if dtype is not None else ()  # the model has not moved
-        return Outputs(self.logits.to(target), graph, final, hidden, *again)
-
-
-def _parts(final: FinalLayer) -> tuple[Tensor, Tensor, Tensor | None]:
-    return final.gram, final.bias, final.weight
-
-
-def _moved(tensor: Any, target: Any) -> Any:
-    return None if tensor is None else tensor.to(target)
+        moved = not isinstance(target, torch.dtype)  # to another device, where the model is not
+        return Outputs(
+            self.logits.to(target),
+            self.graph.clone().to(target) if moved else self.graph,
+            None if self.final is None else self.final.to(target),
+            None if self.hidden is None else self.hidden.to(target),
+            None if moved else self.model,
+        )
 
 
 class Calibration(nn.Module):
@@ -169,7 +175,7 @@ class Recipe(Protocol):
 
 def fitting_nodes(out: Outputs, on: Tensor, name: str = "on") -> Tensor:
     """The mask ``on``, checked: right length, not empty, labelled, and no training node in it."""
-    check_mask(on, out.nodes, name)
+    check_mask(on, out.num_nodes, name)
     if out.graph.get("y") is None:
         raise ValueError("the graph has no labels y: a calibration is fitted on labelled nodes")
     if int(out.graph.y[on].min()) < 0:
@@ -250,4 +256,4 @@ def training_set_of(out: Outputs) -> dict[str, Any]:
     """What a shipped calibration remembers of its graph: ``Cls(..., **training_set_of(out))``."""
     mask = out.graph.get("train_mask")
     ids = torch.empty(0, dtype=torch.long) if mask is None else mask.nonzero().flatten()
-    return {"train_nodes": ids, "graph_nodes": out.nodes}
+    return {"train_nodes": ids, "graph_nodes": out.num_nodes}

@@ -22,11 +22,11 @@ from torch_geometric.data import Data
 
 import graphcal
 from graphcal import metrics
-from graphcal.calibrators import CALIBRATORS
 from graphcal.core import Calibration, Outputs, Recipe, blinded
 from graphcal.datasets import load
 from graphcal.explanation import explain
-from graphcal.report import report_data, write
+from graphcal.methods import CALIBRATORS
+from graphcal.reports import report_data, write
 from graphcal.training import Run, Training, preset, train
 
 METRICS = ("accuracy", "ece", "ece_floor", "ece_excess", "nll", "brier")

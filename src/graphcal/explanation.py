@@ -129,8 +129,8 @@ def explain(
 
     ``weight_decay``: the final layer's; None takes the effective one. ``pushes``: how many training nodes to name on each side.
     """
-    if not 0 <= node < out.nodes:
-        raise ValueError(f"node {node} does not exist: the graph has nodes 0..{out.nodes - 1}")
+    if not 0 <= node < out.num_nodes:
+        raise ValueError(f"node {node} does not exist: the graph has nodes 0..{out.num_nodes - 1}")
     parts = decompose(out, torch.tensor([node]), weight_decay)
     facts = structure(out.graph)
     probs = out.logits.double().softmax(-1)
@@ -180,7 +180,7 @@ def _class_terms(
             None if after is None else float(after[label].exp()),
             float(cosine[label]),
         )
-        for label in range(out.classes)
+        for label in range(out.num_classes)
     )
 
 
@@ -189,7 +189,7 @@ def _pushes(
 ) -> tuple[Push, ...]:
     """The chosen training nodes; those whose share has the wrong sign (or is nothing) are not pushing this way."""
     _, hidden = known(out)
-    start = torch.zeros(out.nodes, dtype=torch.bool)
+    start = torch.zeros(out.num_nodes, dtype=torch.bool)
     start[node] = True
     hops = hops_from(start, structure(out.graph).edge_index)
     weight = parts.coefficients[:, pred] - parts.coefficients[:, runner_up]

@@ -131,7 +131,7 @@ def key_of(cls: type[Calibration]) -> str:
 
 def calibration_classes(wanted: str | None = None) -> dict[str, type[Calibration]]:
     """Every calibration class that is loaded, by its key. Installed plug-ins are loaded when ``wanted`` is not among ours."""
-    import graphcal.calibrators as ours
+    import graphcal.methods as ours
 
     if wanted is not None and wanted not in _loaded():
         for name in ours.CALIBRATORS:

@@ -14,8 +14,8 @@ from graphcal.bench import models, runner
 from graphcal.bench.engines import Serial
 from graphcal.bench.session import Session, status
 from graphcal.bench.spec import jobs_of
-from graphcal.calibrators import CALIBRATORS, TemperatureScaling
 from graphcal.core import Outputs
+from graphcal.methods import CALIBRATORS, TemperatureScaling
 
 
 def ran(folder: Path, **changes: Any) -> Session:

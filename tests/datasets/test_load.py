@@ -29,7 +29,7 @@ def test_citeseer_is_embedded(alone: Path) -> None:
     assert data.x.shape == (3327, 3703)
     assert data.x.dtype == torch.float32
     assert data.edge_index.shape == (2, 9104)
-    assert data.classes == 6
+    assert data.num_classes == 6
     assert (data.name, data.protocol) == ("citeseer", "public")
     assert sizes(data) == (120, 500, 1000)
     assert torch.bincount(data.y[data.train_mask]).tolist() == [20] * 6
@@ -108,7 +108,7 @@ def test_every_graph_loads_under_every_protocol_that_fits(shared_data: Path, nam
         train, val, test = data.train_mask, data.val_mask, data.test_mask
         assert min(sizes(data)) > 0
         assert not ((train & val) | (train & test) | (val & test)).any()
-        assert set(data.y[train].tolist()) == set(range(data.classes)), "every class is in training"
+        assert set(data.y[train].tolist()) == set(range(data.num_classes)), "every class is in training"
         if protocol == "gats":
             total = data.x.sum(1)
             assert torch.allclose(total[total > 0], torch.ones(1))

@@ -54,7 +54,7 @@ def test_tables(tmp_path: Path, kind: str) -> None:
     assert data.train_mask.nonzero().flatten().tolist() == [0, 1]
     assert data.val_mask.nonzero().flatten().tolist() == [2, 3, 6]
     assert data.test_mask.nonzero().flatten().tolist() == [4, 5]
-    assert (data.classes, data.name, data.protocol) == (2, "mine", "as given in the file")
+    assert (data.num_classes, data.name, data.protocol) == (2, "mine", "as given in the file")
     assert data.notes == ["1 self loops dropped", "2 of 6 edges had one direction only; both are kept now"]
 
 

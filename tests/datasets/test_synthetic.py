@@ -25,7 +25,7 @@ def test_parameters_are_met(degree: float, homophily: float, classes: int) -> No
     assert data.edge_index.shape[1] / 50_000 == pytest.approx(degree, rel=0.02)
     assert float((data.y[row] == data.y[col]).float().mean()) == pytest.approx(homophily, abs=0.01)
     assert torch.bincount(data.y).min() > 0.9 * 50_000 / classes
-    assert data.classes == classes
+    assert data.num_classes == classes
 
 
 def test_degrees_are_corrected() -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from graphcal.backbones import BACKBONES
+from graphcal.models import BACKBONES
 from graphcal.training import RECIPES, Training, preset, recipe
-from graphcal.training.recipes import _tables
+from graphcal.training.published import _tables
 
 
 def test_the_defaults_are_cagcns_gcn():

@@ -15,8 +15,8 @@ from typing import Any
 from graphcal.bench.only import Only
 from graphcal.bench.presets import Preset, matches
 from graphcal.bench.spec import Base, Cell, RunId
-from graphcal.calibrators import CALIBRATORS
 from graphcal.datasets.protocols import PROTOCOLS
+from graphcal.methods import CALIBRATORS
 from graphcal.training import Training
 from graphcal.training import preset as recipe
 

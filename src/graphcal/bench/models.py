@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -20,15 +20,14 @@ from safetensors.torch import save
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcal.backbones import BACKBONES, Replicas, Shape, SingleModel, Spec
-from graphcal.backbones.cutting import Graph, whole
-from graphcal.backbones.fields import Field
-from graphcal.backbones.operators import feature_matrix, plain_adjacency
-from graphcal.backbones.rerun import noisy_logits, premixed_of, rerun_of
 from graphcal.bench.records import Store, write_atomically
 from graphcal.bench.spec import Base, RunId, canonical
 from graphcal.core import FinalLayer, Outputs
 from graphcal.datasets import load
+from graphcal.engine.cutting import Graph, whole
+from graphcal.engine.operators import feature_matrix, plain_adjacency
+from graphcal.engine.receptive import Field
+from graphcal.models import BACKBONES, OnGraph, Replicas, Shape, SingleModel, Spec
 from graphcal.training import Replica, Run, Training, train_replicas
 
 
@@ -116,25 +115,11 @@ def _outputs(base: Base, path: Path, number: int, graph: Data) -> Outputs:
     model = spec.build(shape, [torch.Generator()])
     model.load_state_dict({name[len("state/") :]: t for name, t in kept.items() if name.startswith("state/")})
     final = FinalLayer.from_weight(kept["weight"], kept["bias"]) if "weight" in kept else None
-    noisy = Noisy(spec, model, graph)
-    again = rerun_of(model, lambda: noisy.field, graph.edge_index), noisy, premixed_of(model, lambda: noisy.field)
-    return Outputs(kept["logits"], graph, final, kept.get("hidden"), *again)
+    handle = OnGraph(model, cache(lambda: _whole_graph(spec, model, graph)), graph.edge_index)
+    return Outputs(kept["logits"], graph, final, kept.get("hidden"), handle)
 
 
-@dataclass(frozen=True, eq=False)
-class Noisy:
-    """The logits of a model with its dropout active."""
-
-    spec: Spec
-    model: Replicas
-    graph: Data
-
-    @cached_property
-    def field(self) -> Field:
-        edges = plain_adjacency(self.graph.edge_index, int(self.graph.num_nodes))
-        operator, x = self.spec.prepare(edges, feature_matrix(self.graph.x))
-        prepared = Graph(operator, x, self.graph.edge_index.device, self.model.shape.input_dropout)
-        return whole(prepared, self.model.depth)
-
-    def __call__(self, generator: torch.Generator) -> Tensor:  # (N, C)
-        return noisy_logits(self.model, self.field, generator)
+def _whole_graph(spec: Spec, model: Replicas, graph: Data) -> Field:
+    edges = plain_adjacency(graph.edge_index, int(graph.num_nodes))
+    operator, x = spec.prepare(edges, feature_matrix(graph.x))
+    return whole(Graph(operator, x, graph.edge_index.device, model.shape.input_dropout), model.depth)

@@ -150,7 +150,7 @@ def preset_of(name: str, text: Mapping[str, Any]) -> Preset:
 
 def _every_calibrator(known: dict[str, Any]) -> list[str]:
     """One method for every name in `CALIBRATORS`, on the common training."""
-    from graphcal.calibrators import CALIBRATORS
+    from graphcal.methods import CALIBRATORS
 
     for name in CALIBRATORS:
         known[name] = {"title": name, "calibrator": name}

@@ -25,8 +25,8 @@ from graphcal.bench.engines import Engine, Report, Tick
 from graphcal.bench.models import Graphs, Models, models_of
 from graphcal.bench.records import Record, Store, versions
 from graphcal.bench.spec import Base, Cell, Job
-from graphcal.calibrators import CALIBRATORS
 from graphcal.core import Calibration, blinded
+from graphcal.methods import CALIBRATORS
 
 
 @dataclass(frozen=True)

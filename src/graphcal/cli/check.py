@@ -29,7 +29,7 @@ def check(
     graphcal check predictions.parquet --max-ece 0.05 --confidence 0.95
     """
     from graphcal.metrics.decision import gate
-    from graphcal.predictions import read_predictions
+    from graphcal.tables.predictions import read_predictions
 
     if max_ece <= 0 or max_ece >= 1:
         raise ValueError(f"--max-ece must lie between 0 and 1, got {max_ece}; 0.05 means 5 points")

@@ -38,9 +38,9 @@ def explain(
     """
     from dataclasses import replace
 
-    from graphcal.calibrators import CALIBRATORS
     from graphcal.core import blinded
     from graphcal.explanation import explain as explain_node
+    from graphcal.methods import CALIBRATORS
     from graphcal.training import train
 
     if calibrator not in CALIBRATORS:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 if TYPE_CHECKING:
-    from graphcal.calibrators import Card
     from graphcal.core import Recipe
+    from graphcal.methods import Card
 
 
 def methods(
@@ -22,7 +22,7 @@ def methods(
     graphcal methods            # all of them, a line each
     graphcal methods gats       # the card of one
     """
-    from graphcal.calibrators import CALIBRATORS
+    from graphcal.methods import CALIBRATORS
 
     if name and name not in CALIBRATORS:
         raise ValueError(f"unknown calibrator {name!r}; choose from {', '.join(CALIBRATORS)}")

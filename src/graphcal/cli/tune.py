@@ -38,7 +38,7 @@ def tune(
     graphcal tune cora --search grid --after ts      # is it still worth it after temperature scaling?
     graphcal tune cora --sweep both --picture f.svg  # the paper's figure: final-layer against global decay, test nodes
     """
-    from graphcal.calibrators import CALIBRATORS
+    from graphcal.methods import CALIBRATORS
     from graphcal.tuning import PAPER_DECAYS, sweep_decay, tune_decay
 
     if after and after not in CALIBRATORS:

@@ -52,7 +52,7 @@ def assemble(parts: Parts, seed: int) -> Data:
     edge_index, said = symmetrise(parts.rows, parts.columns, len(labels))
     data = Data(x=parts.x, edge_index=torch.from_numpy(edge_index), y=torch.from_numpy(labels.astype(np.int64)))
     set_masks(data, split)
-    data.classes, data.class_names = len(names), list(names)
+    data.num_classes, data.class_names = len(names), list(names)
     data.notes, data.protocol = notes + said, protocol
     return data
 

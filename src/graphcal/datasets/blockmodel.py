@@ -47,7 +47,7 @@ def synthetic(
     features = _features(labels, classes, feature_signal, words, words_per_node, rng)
     split = _split(labels, classes, labels_per_class, rng)
     data = tensors(GraphArrays(edge_index, features, labels), split, row_normalise=False)
-    data.classes = classes
+    data.num_classes = classes
     data.name, data.protocol = "synthetic", f"{labels_per_class} per class, 1/10 validation, rest test"
     data.source = (
         f"synthetic({nodes}, classes={classes}, degree={degree}, homophily={homophily}, "

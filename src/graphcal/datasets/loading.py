@@ -63,7 +63,7 @@ def tensors(graph: GraphArrays, split: Split, row_normalise: bool) -> Data:
     set_masks(data, split)
     if len(np.unique(split.val)) < len(split.val):
         data.val_index = torch.from_numpy(split.val.astype(np.int64))
-    data.classes = graph.classes
+    data.num_classes = graph.classes
     data.labelled = torch.from_numpy(graph.labelled)  # (N,) Citeseer's 15 have label 0 and none in truth
     data.notes = list(split.notes)
     return data

@@ -21,7 +21,7 @@ def without_class(data: Data, label: int) -> Data:
 
     The classes above it move down by one; nodes of the unknown class are labelled -1.
     """
-    classes = int(data.get("classes") or int(data.y.max()) + 1)
+    classes = int(data.get("num_classes") or int(data.y.max()) + 1)
     if not 0 <= label < classes:
         raise ValueError(f"class {label} does not exist: the graph has classes 0..{classes - 1}")
     if classes < 3:
@@ -29,7 +29,7 @@ def without_class(data: Data, label: int) -> Data:
     known = copy.copy(data)
     unknown = data.y == label
     known.y = torch.where(data.y > label, data.y - 1, data.y).masked_fill(unknown, -1)
-    known.classes = classes - 1
+    known.num_classes = classes - 1
     known.unknown_mask = unknown & data.test_mask
     for name in ("train_mask", "val_mask", "test_mask"):
         known[name] = data[name] & ~unknown

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcal.calibrators import SCAR, TemperatureScaling, Uncalibrated
 from graphcal.core import Calibration, Outputs, Recipe, blinded
+from graphcal.methods import SCAR, TemperatureScaling, Uncalibrated
 from graphcal.metrics.ranking import auroc_of, grouped
 from graphcal.observation import observe
 from graphcal.shift.graphs import with_mixed_features, with_rewired_edges, without_class

@@ -65,7 +65,7 @@ def decompose(
     """
     final, hidden = known(out)
     assert final.weight is not None
-    nodes = torch.arange(out.nodes) if nodes is None else torch.as_tensor(nodes).reshape(-1)
+    nodes = torch.arange(out.num_nodes) if nodes is None else torch.as_tensor(nodes).reshape(-1)
     weight, bias, h_t = final.weight.double(), final.bias.double(), hidden[nodes].double()
     h, error = training_errors(out)  # (n, D), (n, C)
     decay = stationarity(out, 0.0).effective_decay if weight_decay is None else weight_decay
@@ -77,7 +77,7 @@ def decompose(
     if corrected:
         coefficients = plain + smallest_correction(h, weight - plain.T @ h)
     similarity = h_t @ h.T  # (t, n)
-    own = one_hot(out.graph.y[out.graph.train_mask], out.classes).bool()  # (n, C)
+    own = one_hot(out.graph.y[out.graph.train_mask], out.num_classes).bool()  # (n, C)
     intra = similarity @ torch.where(own, coefficients, 0)
     inter = similarity @ torch.where(own, 0, coefficients)
     residual = h_t @ (weight - coefficients.T @ h).T

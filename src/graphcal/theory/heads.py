@@ -63,7 +63,7 @@ def head_path(out: Outputs, decays: Sequence[float]) -> HeadPath:
         )
     h, _ = training_errors(out)
     y = out.graph.y[out.graph.train_mask]
-    return HeadPath(list(decays), [solve_head(h, y, out.classes, decay) for decay in decays])
+    return HeadPath(list(decays), [solve_head(h, y, out.num_classes, decay) for decay in decays])
 
 
 def solve_head(hidden: Tensor, y: Tensor, classes: int, weight_decay: float) -> FinalLayer:

@@ -71,7 +71,7 @@ def training_errors(out: Outputs) -> tuple[Tensor, Tensor]:
     if train is None or not train.any() or out.graph.get("y") is None:
         raise ValueError("this needs the training nodes and their labels: the graph has no train_mask, or no y")
     s = out.logits[train].double().softmax(-1)
-    return hidden[train].double(), one_hot(out.graph.y[train], out.classes) - s
+    return hidden[train].double(), one_hot(out.graph.y[train], out.num_classes) - s
 
 
 def _relative(a: Tensor, b: Tensor) -> float:

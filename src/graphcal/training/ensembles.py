@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcal.backbones import SingleModel
 from graphcal.core import Outputs
+from graphcal.models import SingleModel
 from graphcal.training.replicas import Run
 
 

@@ -13,15 +13,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from graphcal.backbones import Replicas
-from graphcal.backbones.dropout import Dropout
-from graphcal.backbones.fields import Field
+from graphcal.engine.dropout import Dropout
+from graphcal.engine.receptive import Field
+from graphcal.models import Replicas
 from graphcal.training.chunks import Chunk
+from graphcal.training.early_stopping import Keeper
 from graphcal.training.losses import NEEDS_HIDDEN, Loss, Pass, Targets, accuracy, loss_of, nll
 from graphcal.training.optimisers import StackedOptimiser
 from graphcal.training.replicas import Replica
 from graphcal.training.settings import Training
-from graphcal.training.stopping import Keeper
 
 
 def fit(

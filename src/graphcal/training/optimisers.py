@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphcal.backbones import Replicas
+from graphcal.models import Replicas
 from graphcal.training.replicas import Replica
 from graphcal.training.settings import Training
 

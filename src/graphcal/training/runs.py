@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from threading import Lock
 
 import numpy as np
@@ -18,20 +17,19 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcal.backbones import BACKBONES, Shape, SingleModel, Spec, backbone_of, name_of
-from graphcal.backbones.cutting import Graph, fields, whole
-from graphcal.backbones.fields import Field, Shared
-from graphcal.backbones.operators import feature_matrix, plain_adjacency
-from graphcal.backbones.rerun import noisy_logits, premixed_of, rerun_of
 from graphcal.checks import check_edges, check_labels
 from graphcal.core import Outputs
+from graphcal.engine.cutting import Graph, fields, whole
+from graphcal.engine.operators import feature_matrix, plain_adjacency
+from graphcal.engine.receptive import Field, Shared
+from graphcal.models import BACKBONES, OnGraph, Shape, SingleModel, Spec, backbone_of, name_of
 from graphcal.training.chunks import Chunk, chunked, in_threads
+from graphcal.training.early_stopping import Keeper
 from graphcal.training.loop import fit
 from graphcal.training.losses import Targets
-from graphcal.training.recipes import recipe
+from graphcal.training.published import recipe
 from graphcal.training.replicas import Replica, Run
 from graphcal.training.settings import Training
-from graphcal.training.stopping import Keeper
 
 Progress = Callable[[int, int, int], None]  # epoch, epochs at most, replicas still training
 
@@ -89,7 +87,7 @@ def train_replicas(
 def _classes(data: Data) -> int:
     if data.get("y") is None:
         raise ValueError("the graph has no labels y: training needs them")
-    return int(data.y.max()) + 1 if data.get("classes") is None else int(data.classes)
+    return int(data.y.max()) + 1 if data.get("num_classes") is None else int(data.num_classes)
 
 
 def _check(data: Data, classes: int, masks: list[tuple[Tensor, Tensor]]) -> None:
@@ -145,12 +143,8 @@ def _runs(
         one.load_state_dict(state)
         with torch.no_grad():
             logits, hidden, final = one(everything)[0], one.representation(everything), one.final(0)
-        again = (
-            rerun_of(one, lambda: everything, data.edge_index),
-            partial(noisy_logits, one, everything),
-            premixed_of(one, lambda: everything),
-        )
-        outputs = Outputs(logits, _as_split(data, replica), final, None if hidden is None else hidden[0], *again)
+        handle = OnGraph(one, lambda: everything, data.edge_index)
+        outputs = Outputs(logits, _as_split(data, replica), final, None if hidden is None else hidden[0], handle)
         runs.append(Run(replica.seed, outputs, SingleModel(spec, one).eval(), history))
     return runs
 

@@ -20,7 +20,7 @@ class Training:
     hidden: int = 64  # units of a hidden layer (of each head, for GAT)
     dropout: float = 0.5  # on hidden layers
     input_dropout: float = 0.0  # on the features
-    init: str = "uniform"  # graphcal.backbones.layers.INITS
+    init: str = "uniform"  # graphcal.engine.layers.INITS
     optimizer: str = "adam"  # adam and sgd with coupled L2, adamw with decoupled decay
     lr: float = 0.01
     head_lr: float | None = None  # the final layer's; None: lr

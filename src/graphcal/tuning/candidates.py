@@ -16,9 +16,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal import metrics
-from graphcal.backbones import backbone_of, name_of
-from graphcal.calibrators.fitting import folds
 from graphcal.core import Outputs, Recipe, blinded
+from graphcal.engine.linear import folds
+from graphcal.models import backbone_of, name_of
 from graphcal.training import Replica, Run, Training, recipe, train_replicas
 
 Progress = Callable[[int, int, int], None]  # epoch, epochs at most, replicas still training
@@ -63,7 +63,7 @@ class Candidates:
         self.data, self.backbone, self.seeds, self.after, self.progress = data, backbone, seeds, after, progress
         self.training = settled(backbone, training)
         self.blind = blinded(data)
-        self.blind.classes = int(data.get("classes") or int(data.y.max()) + 1)
+        self.blind.num_classes = int(data.get("num_classes") or int(data.y.max()) + 1)
         self.nodes = int(data.val_mask.sum())
         generator = generator or torch.Generator().manual_seed(0)
         self.folds = folds(self.nodes, FOLDS, generator)
@@ -102,7 +102,7 @@ def held_out(out: Outputs, val: Tensor, after: Recipe | None, parts: list[Tensor
     if after is None:
         return out.logits[val].log_softmax(-1)
     nodes = val.nonzero().flatten()
-    log_probs = torch.empty(len(nodes), out.classes, dtype=out.logits.dtype)
+    log_probs = torch.empty(len(nodes), out.num_classes, dtype=out.logits.dtype)
     for part in parts:
         on = val.clone()
         on[nodes[part]] = False

@@ -1,0 +1,1 @@
+"""Numerics the product stands on. Semi-public: no guarantees."""

@@ -1,0 +1,57 @@
+"""Calibrators: recipes that turn validation nodes into a calibration. `CALIBRATORS` names them all."""
+
+from graphcal.core import Recipe
+from graphcal.methods.auto import Auto
+from graphcal.methods.cagcn import CaGCN
+from graphcal.methods.card import Card as Card
+from graphcal.methods.dcgc import DCGC
+from graphcal.methods.dcgnn import DCGNN
+from graphcal.methods.dirichlet import Dirichlet
+from graphcal.methods.ets import EnsembleTemperatureScaling
+from graphcal.methods.gats import GATS
+from graphcal.methods.gets import GETS
+from graphcal.methods.histogram import HistogramBinning
+from graphcal.methods.isotonic import Isotonic
+from graphcal.methods.matrix_scaling import MatrixScaling
+from graphcal.methods.none import Uncalibrated
+from graphcal.methods.order_invariant import OrderInvariant
+from graphcal.methods.platt import Platt
+from graphcal.methods.rbs import RatioBinnedScaling
+from graphcal.methods.scar import SCAR
+from graphcal.methods.simcalib import SimCalib
+from graphcal.methods.simi_mailbox import SimiMailbox
+from graphcal.methods.spline import Spline
+from graphcal.methods.temperature import TemperatureScaling
+from graphcal.methods.vector_scaling import VectorScaling
+from graphcal.methods.wats import WATS
+from graphcal.plugins import Names
+
+CALIBRATORS: Names[type[Recipe]] = Names(
+    "calibrator",
+    {
+        "none": Uncalibrated,
+        "ts": TemperatureScaling,
+        "platt": Platt,
+        "vs": VectorScaling,
+        "ms": MatrixScaling,
+        "ets": EnsembleTemperatureScaling,
+        "isotonic": Isotonic,
+        "histogram": HistogramBinning,
+        "dirichlet": Dirichlet,
+        "spline": Spline,
+        "order-invariant": OrderInvariant,
+        "scar": SCAR,
+        "cagcn": CaGCN,
+        "gats": GATS,
+        "dcgc": DCGC,
+        "simcalib": SimCalib,
+        "gets": GETS,
+        "wats": WATS,
+        "simi-mailbox": SimiMailbox,
+        "rbs": RatioBinnedScaling,
+        "dc-gnn": DCGNN,
+        "auto": Auto,
+    },
+    method="fit",
+    signature="fit(out, on, stop=None): it is not a recipe",
+)

@@ -1,0 +1,37 @@
+"""No calibration: the model's own softmax. The row every other method is compared with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.methods.card import Card
+
+
+@dataclass(frozen=True)
+class Uncalibrated:
+    """softmax(z), untouched."""
+
+    card: ClassVar[Card] = Card(
+        title="Uncalibrated",
+        idea="Leave the model alone: the row every other method is compared with.",
+        formula="p = softmax(z)",
+        paper="-",
+        parameters="none",
+        cost="fit: nothing; apply: O(N C)",
+        keeps_predictions=True,
+        minimises_nll=True,
+        labels="none",
+    )
+
+    def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Identity:
+        fitting_nodes(out, on)
+        return Identity()
+
+
+class Identity(Calibration):
+    def forward(self, out: Outputs) -> Tensor:
+        return out.logits.log_softmax(-1)

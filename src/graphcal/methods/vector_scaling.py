@@ -1,0 +1,56 @@
+"""Vector scaling (Guo et al. 2017, arXiv:1706.04599): z' = a z + b, one scale and one bias for each class.
+
+Validation NLL is convex in (a, b): Newton-CG to machine precision. A ridge of a tenth of one node's loss towards a = 1, b = 0
+keeps the bias of a class that no fitted node has from running to minus infinity.
+
+Departures: `bias=False` is the scale-only variant. GATS's vector scaling is that variant by accident: its optimiser is handed
+the scale and not the bias, and a bias of all ones cancels in the softmax.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.engine.softmax import fit_softmax, identity_start, with_intercept
+from graphcal.methods.card import Card
+
+
+@dataclass(frozen=True)
+class VectorScaling:
+    """A scale and a bias for each class."""
+
+    bias: bool = True
+
+    card: ClassVar[Card] = Card(
+        title="Vector scaling",
+        idea="Scale and shift each class's logit.",
+        formula="p = softmax(a z + b), a and b one entry a class",
+        paper="Guo et al., On Calibration of Modern Neural Networks, ICML 2017, arXiv:1706.04599",
+        parameters="a, b: 2 C (bias=False: C)",
+        cost="fit: Newton-CG on the fitted nodes; apply: O(N C)",
+        keeps_predictions=False,
+        minimises_nll=True,
+        departures="fitted exactly, with a faint ridge towards a = 1, b = 0",
+    )
+
+    def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> ScaleAndShift:
+        on = fitting_nodes(out, on)
+        centre = identity_start(out.num_classes).to(out.logits.device)  # (C + 1, C)
+        free = centre.bool()  # the diagonal ...
+        free[-1] = self.bias  # ... and the bias
+        ridge = torch.full_like(centre, 0.1 / int(on.sum()))
+        weight = fit_softmax(with_intercept(out.logits[on]), out.graph.y[on], centre, ridge, free)
+        return ScaleAndShift(scale=weight[:-1].diag().to(out.logits), shift=weight[-1].to(out.logits))
+
+
+class ScaleAndShift(Calibration):
+    scale: Tensor  # (C,)
+    shift: Tensor  # (C,)
+
+    def forward(self, out: Outputs) -> Tensor:
+        return (self.scale.to(out.logits) * out.logits + self.shift.to(out.logits)).log_softmax(-1)

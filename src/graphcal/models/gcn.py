@@ -1,0 +1,65 @@
+"""GCN: Kipf & Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017 (arXiv 1609.02907).
+
+    h_1 = dropout(relu(A X W_1 + b_1))        A = D^-1/2 (Adj + I) D^-1/2, D the degrees of Adj + I
+    z   = A h_1 W_2 + b_2
+
+W^(K) = W_2 and h^(K) = A h_1: propagation and the linear map commute, so z = h^(K) W^(K) + b_2.
+
+Departures: the paper has 16 hidden units, no bias, dropout on the input too and decay on W_1 only; what is trained here is the
+recipe's choice (`graphcal.training`), by default CaGCN's: 64 units, bias, dropout on the hidden layer only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from graphcal.engine.dropout import Dropout, relu_dropout
+from graphcal.engine.layers import Linear, Linears
+from graphcal.engine.operators import symmetric
+from graphcal.engine.receptive import Field
+from graphcal.models.config import Replicas, Shape
+
+
+@dataclass(frozen=True)
+class GCN:
+    layers: int = 2
+
+    def prepare(self, edges: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        return symmetric(edges), x
+
+    def build(self, shape: Shape, generators: Sequence[torch.Generator]) -> Replicas:
+        return GCNReplicas(self, shape, generators)
+
+
+class GCNReplicas(Replicas):
+    reads_edges = "symmetric"
+    head: Linear
+
+    def __init__(self, spec: GCN, shape: Shape, generators: Sequence[torch.Generator]) -> None:
+        super().__init__()
+        if spec.layers < 2:
+            raise ValueError(f"a GCN has at least 2 layers; got layers={spec.layers} (one layer is sgc with hops=1)")
+        self.shape, self.depth = shape, spec.layers
+        widths = [shape.features] + [shape.hidden] * (spec.layers - 1)
+        self.convs = Linears(Linear(i, o, generators, shape.init) for i, o in pairwise(widths))
+        self.head = Linear(widths[-1], shape.classes, generators, shape.init)
+
+    def hidden(self, field: Field, drop: Dropout | None) -> Tensor:
+        """The last hidden layer, before its propagation."""  # (R, n, H)
+        h = torch.empty(0)
+        for k, conv in enumerate(self.convs):
+            z = field.propagate(conv.weight, drop) if k == 0 else field.hops[k] @ (h @ conv.weight)
+            h = relu_dropout(z, conv.bias, drop, field.nodes[k + 1], self.shape.dropout, layer=k + 1)
+        return h
+
+    def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
+        return field.keep_asked(field.hops[-1] @ (self.hidden(field, drop) @ self.head.weight)) + self.head.bias
+
+    def representation(self, field: Field, drop: Dropout | None = None) -> Tensor:
+        return field.keep_asked(field.hops[-1] @ self.hidden(field, drop))

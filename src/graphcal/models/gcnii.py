@@ -1,0 +1,125 @@
+"""GCNII: Chen et al., Simple and Deep Graph Convolutional Networks, ICML 2020 (arXiv 2007.02133), Eq. 5.
+
+    h_0 = relu(drop(X) W_0 + b_0)
+    s_l = (1 - a) A drop(h_{l-1}) + a h_0,   h_l = relu((1 - t_l) s_l + t_l s_l W_l),   t_l = log(theta / l + 1)
+    z   = drop(h_L) W + b
+
+GCNII* (`two_weights`) gives A h and h_0 a weight each: h_l = relu((1 - t_l) s_l + t_l [A h, h_0] W_l).
+
+W^(K) = W and h^(K) = h_L: nothing is propagated after the last convolution. The official code decays W_0 and W in one group;
+SCAR's lever must move W alone, so they are two here. The convolutions have a decay of their own (`inner_weight_decay`).
+
+Without the second weight a layer is relu(s_l M_l) with M_l = (1 - t_l) I + t_l W_l: one product does the work of a product and a
+sum. A deep network spends much of its time on passes over its nodes, so a layer makes as few as it can.
+
+Departures: the convolutions start uniform in +-1/sqrt(out) as in the official code, whatever the recipe's ``init`` says for the
+two linear layers (whose official law is ``linear``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Any
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from graphcal.engine.dropout import Dropout, kept_scale, relu_dropout
+from graphcal.engine.layers import Linear, Linears
+from graphcal.engine.operators import symmetric
+from graphcal.engine.receptive import Field
+from graphcal.models.config import Replicas, Shape
+
+
+@dataclass(frozen=True)
+class GCNII:
+    layers: int = 64
+    alpha: float = 0.1
+    theta: float = 0.5
+    two_weights: bool = False  # GCNII*
+
+    def prepare(self, edges: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        return symmetric(edges), x
+
+    def build(self, shape: Shape, generators: Sequence[torch.Generator]) -> Replicas:
+        return GCNIIReplicas(self, shape, generators)
+
+
+class _Mixing(torch.autograd.Function):
+    """relu(((1 - a) propagated + start) M) * mask: (R, n, D) -> (R, n, D)
+
+    Where the result is positive, the gradient passes times the scale."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, propagated: Tensor, start: Tensor, a: float, mixing: Tensor, mask: Tensor | None, scale: float
+    ) -> Tensor:
+        s = torch.add(start, propagated, alpha=1 - a)
+        out = torch.bmm(s, mixing).relu_()
+        if mask is not None:
+            out.mul_(mask)
+        ctx.save_for_backward(s, mixing, out)
+        ctx.a, ctx.scale = a, 1.0 if mask is None else scale
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, Tensor, None, None]:  # type: ignore[override]
+        s, mixing, out = ctx.saved_tensors
+        grad = torch.ops.aten.threshold_backward(grad, out, 0).mul_(ctx.scale)
+        to_s = torch.bmm(grad, mixing.transpose(1, 2))
+        return (1 - ctx.a) * to_s, to_s, None, torch.bmm(s.transpose(1, 2), grad), None, None
+
+
+class GCNIIReplicas(Replicas):
+    reads_edges = "symmetric"
+    head: Linear
+
+    def __init__(self, spec: GCNII, shape: Shape, generators: Sequence[torch.Generator]) -> None:
+        super().__init__()
+        self.shape, self.spec, self.depth = shape, spec, spec.layers
+        width = shape.hidden
+        self.first = Linear(shape.features, width, generators, shape.init)
+        inner = 2 * width if spec.two_weights else width
+        self.convs = Linears(Linear(inner, width, generators, "uniform", bias=False) for _ in range(spec.layers))
+        self.head = Linear(width, shape.classes, generators, shape.init)
+
+    def representation(self, field: Field, drop: Dropout | None = None) -> Tensor:
+        h0 = (field.project(self.first.weight, drop) + self.first.bias).relu()
+        h = h0 if drop is None else drop(h0, field.nodes[0], self.shape.dropout, layer=1)
+        layers = self._two_weights if self.spec.two_weights else self._one_weight
+        return field.keep_asked(layers(h, h0, field, drop))
+
+    def _one_weight(self, h: Tensor, h0: Tensor, field: Field, drop: Dropout | None) -> Tensor:
+        a, p = self.spec.alpha, self.shape.dropout
+        start = a * h0
+        one = torch.eye(self.shape.hidden, device=h.device)
+        for k, conv in enumerate(self.convs):
+            start = field.keep_own(start, k)
+            mask = drop.mask(field.nodes[k + 1], h.shape[-1], p, layer=k + 2) if drop is not None and p > 0 else None
+            t = self._strength(k)
+            mixing = t * conv.weight + (1 - t) * one
+            h = _Mixing.apply(field.hops[k] @ h, start, a, mixing, mask, kept_scale(p))
+        return h
+
+    def _two_weights(self, h: Tensor, h0: Tensor, field: Field, drop: Dropout | None) -> Tensor:
+        a, p = self.spec.alpha, self.shape.dropout
+        for k, conv in enumerate(self.convs):
+            h0 = field.keep_own(h0, k)
+            propagated = field.hops[k] @ h
+            s = torch.add((1 - a) * propagated, h0, alpha=a)
+            t = self._strength(k)
+            z = torch.baddbmm(s, torch.cat([propagated, h0], -1), conv.weight, beta=1 - t, alpha=t)
+            h = relu_dropout(z, None, drop, field.nodes[k + 1], p, layer=k + 2)
+        return h
+
+    def _strength(self, k: int) -> float:
+        return log(self.spec.theta / (k + 1) + 1)
+
+    def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
+        return self.head(self.representation(field, drop))
+
+    def inner_parameters(self) -> list[nn.Parameter]:
+        return list(self.convs.parameters())

@@ -1,0 +1,64 @@
+"""JK-Net: Xu et al., Representation Learning on Graphs with Jumping Knowledge Networks, ICML 2018 (arXiv 1806.03536).
+
+    h_k = dropout(relu(A h_{k-1} W_k + b_k)),  k = 1..L        h = [h_1, ..., h_L]  or  max_k h_k
+    z   = h W + b
+
+W^(K) = W and h^(K) = h: nothing is propagated after the jump.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from graphcal.engine.dropout import Dropout, relu_dropout
+from graphcal.engine.layers import Linear, Linears
+from graphcal.engine.operators import symmetric
+from graphcal.engine.receptive import Field
+from graphcal.models.config import Replicas, Shape
+
+
+@dataclass(frozen=True)
+class JKNet:
+    layers: int = 3
+    mode: str = "cat"
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("cat", "max"):
+            raise ValueError(f"mode={self.mode!r} is not a way to jump; choose among cat, max")
+
+    def prepare(self, edges: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        return symmetric(edges), x
+
+    def build(self, shape: Shape, generators: Sequence[torch.Generator]) -> Replicas:
+        return JKNetReplicas(self, shape, generators)
+
+
+class JKNetReplicas(Replicas):
+    reads_edges = "symmetric"
+    head: Linear
+
+    def __init__(self, spec: JKNet, shape: Shape, generators: Sequence[torch.Generator]) -> None:
+        super().__init__()
+        self.shape, self.depth, self.mode = shape, spec.layers, spec.mode
+        widths = [shape.features] + [shape.hidden] * spec.layers
+        self.convs = Linears(Linear(i, o, generators, shape.init) for i, o in pairwise(widths))
+        jump = shape.hidden * (spec.layers if spec.mode == "cat" else 1)
+        self.head = Linear(jump, shape.classes, generators, shape.init)
+
+    def representation(self, field: Field, drop: Dropout | None = None) -> Tensor:
+        layers: list[Tensor] = []
+        for k, conv in enumerate(self.convs):
+            z = field.propagate(conv.weight, drop) if k == 0 else field.hops[k] @ (layers[-1] @ conv.weight)
+            layers = [field.keep_own(h, k) for h in layers]
+            layers.append(relu_dropout(z, conv.bias, drop, field.nodes[k + 1], self.shape.dropout, layer=k + 1))
+        layers = [field.keep_asked(h) for h in layers]
+        return torch.cat(layers, -1) if self.mode == "cat" else torch.stack(layers).amax(0)
+
+    def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
+        return self.head(self.representation(field, drop))

@@ -1,0 +1,1 @@
+"""Variants that imitate published code, slips included. For reproduction only; each says what it imitates."""

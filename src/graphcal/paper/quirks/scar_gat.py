@@ -1,0 +1,71 @@
+"""SCAR's node level as its official GAT code has it: not Eq. 10 of the paper (arXiv:2505.11335).
+
+The code moves x, the *un-aggregated* input of the last layer, and runs the whole attention layer again:
+
+    x <- w W[:, y_hat] + (1 - w) x        w = alpha next to the training set, beta elsewhere, 0 on it
+
+Attention changes and a node's shift leaks to its neighbours, so predictions may change. For reproduction only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from graphcal.core import Calibration, Outputs, fitting_nodes, training_set_of
+from graphcal.graphs import structure
+from graphcal.methods.card import Card
+from graphcal.models.gat import GATReplicas
+from graphcal.models.trained import OnGraph
+
+
+@dataclass(frozen=True)
+class SCARofGATCode:
+    """Move the input of the last attention layer towards the predicted centroid, then attend again."""
+
+    alpha: float = 1e-4
+    beta: float = 1e-3
+
+    card: ClassVar[Card] = Card(
+        title="SCAR, official GAT code",
+        idea="Move the input of the last attention layer towards the predicted centroid, and attend again.",
+        formula="x <- w W[:, y_hat] + (1 - w) x, then the last attention layer; w = alpha or beta",
+        paper="The official code of arXiv:2505.11335",
+        parameters="alpha, beta: given",
+        cost="fit: none; apply: one attention layer",
+        keeps_predictions=False,
+        graph=True,
+        model=True,
+        departures="from the paper: the mix comes before the attention, not after",
+    )
+
+    def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> MixBeforeAttention:
+        fitting_nodes(out, on)
+        return MixBeforeAttention(pull=out.logits.new_tensor([self.alpha, self.beta]), **training_set_of(out))
+
+
+class MixBeforeAttention(Calibration):
+    pull: Tensor  # (2,) alpha, beta
+    train_nodes: Tensor
+    graph_nodes: int
+
+    def forward(self, out: Outputs) -> Tensor:
+        handle = out.model
+        gat = handle.replicas if isinstance(handle, OnGraph) else None
+        if not isinstance(gat, GATReplicas) or gat.spec.output_heads != 1 or not isinstance(handle, OnGraph):
+            raise ValueError(
+                "scar-gat-code runs the last attention layer again: it needs the outputs of graphcal.train with backbone "
+                "'gat' and one output head"
+            )
+        facts = structure(out.graph)
+        w = torch.where(facts.next_to_training, self.pull[0], self.pull[1]).masked_fill(facts.train_mask, 0.0)
+        field = handle.field()
+        with torch.no_grad():
+            x = gat.hidden(field, None)  # (1, N, D)
+            pred = gat.last(x, field)[0].argmax(-1)
+            centroid = gat.head.weight[0].T[pred]  # (N, D)
+            w = w.to(x)[:, None]
+            return gat.last(w * centroid + (1 - w) * x, field)[0].log_softmax(-1)

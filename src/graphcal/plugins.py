@@ -1,0 +1,83 @@
+"""Name tables that other packages can add to: calibrators, backbones, bench presets.
+
+A package announces what it has by entry point, in the group ``graphcal.calibrators``, ``graphcal.backbones`` or
+``graphcal.presets``:
+
+    [project.entry-points."graphcal.calibrators"]
+    my-method = "my_package:MyRecipe"
+
+Entry points are looked up when a table is first read, and a package is imported when its name is asked for. The reproduction
+of the SCAR paper (`graphcal.paper`) announces its variants in the same way; without that folder they are simply not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from typing import Any, Generic, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class UnknownName(KeyError, ValueError):
+    """A name that is not in its table; the message lists the choices."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Names(Mapping[str, T], Generic[T]):
+    """A read-only table: name -> value. Our own names come first and cannot be taken over.
+
+    A ``kind`` such as "calibrator" names the group ``graphcal.calibrators``; ``method`` is what every announced value must
+    offer, and ``signature`` how the error describes it.
+    """
+
+    def __init__(self, kind: str, own: Mapping[str, T], method: str = "", signature: str = "") -> None:
+        self.kind, self.own, self._method, self._signature = kind, dict(own), method, signature
+
+    @cached_property
+    def _announced(self) -> dict[str, EntryPoint]:
+        points = entry_points(group=f"graphcal.{self.kind}s")
+        return {point.name: point for point in points if point.name not in self.own and _is_there(point)}
+
+    def __getitem__(self, name: str) -> T:
+        if name in self.own:
+            return self.own[name]
+        if name not in self._announced:
+            raise UnknownName(f"unknown {self.kind} {name!r}; choose among {', '.join(self)}")
+        point = self._announced[name]
+        value = point.load()
+        if self._method and not callable(getattr(value, self._method, None)):
+            raise ValueError(f"the {self.kind} {name!r} ({point.value}) has no {self._signature}")
+        return cast(T, value)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.own
+        yield from sorted(self._announced)
+
+    def __len__(self) -> int:
+        return len(self.own) + len(self._announced)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.own or name in self._announced
+
+    def __repr__(self) -> str:
+        return f"{self.kind}s: {', '.join(self)}"
+
+    def announced_by(self, name: str) -> str:
+        """The package that announced a name; empty for our own."""
+        point: Any = self._announced.get(name)
+        return "" if point is None else str(point.value).partition(":")[0].partition(".")[0]
+
+
+def _is_there(point: EntryPoint) -> bool:
+    """A part of graphcal that was taken out (`graphcal.paper`) is not announced, though the installed metadata still name it."""
+    if not point.value.startswith("graphcal."):
+        return True
+    try:
+        return find_spec(point.value.partition(":")[0]) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,1 @@
+"""Predictions as tables of files: what other frameworks wrote, read with nothing guessed."""

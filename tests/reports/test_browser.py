@@ -1,0 +1,235 @@
+"""The page in a real browser: opened from disk, nothing leaves it, switches switch, tables sort, values are right."""
+
+import os
+import shutil
+
+import pytest
+from sample_results import sample_results
+
+from conftest import random_graph
+from graphcal.reports import write
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Debian's chromium. Without one the tests are skipped, unless GRAPHCAL_BROWSER=required."""
+    required = os.environ.get("GRAPHCAL_BROWSER") == "required"
+    path = shutil.which("chromium")
+    if path is None:
+        message = "no chromium on this machine (Debian: apt install chromium)"
+        pytest.fail(message) if required else pytest.skip(message)
+    playwright = (
+        pytest.importorskip("playwright.sync_api") if not required else __import__("playwright.sync_api").sync_api
+    )
+    with playwright.sync_playwright() as p:
+        chromium = p.chromium.launch(executable_path=path, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return write(sample_results(), tmp_path_factory.mktemp("report") / "report.html")
+
+
+class Opened:
+    """A page with a record of its requests and its faults."""
+
+    def __init__(self, browser, file, **options):
+        self.context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True, **options)
+        self.page, self.requests, self.faults = self.context.new_page(), [], []
+        self.page.on("request", lambda r: self.requests.append(r.url))
+        self.page.on("pageerror", lambda e: self.faults.append(str(e)))
+        self.page.on("console", lambda m: self.faults.append(m.text) if m.type == "error" else None)
+        self.page.goto(file.as_uri())
+
+
+@pytest.fixture
+def opened(browser, file):
+    found = Opened(browser, file)
+    yield found
+    assert found.faults == []
+    found.context.close()
+
+
+def test_nothing_leaves_the_page(opened, file):
+    opened.page.locator("#method").select_option("sharp")
+    opened.page.wait_for_timeout(50)
+    assert opened.requests == [file.as_uri()]
+
+
+def test_the_verdict_is_the_first_thing_to_read(opened):
+    assert opened.page.title() == "sample · gcn · graphcal report"
+    assert "under-confident by" in opened.page.locator("#verdict").inner_text()
+    box = opened.page.locator("#verdict").bounding_box()
+    assert box["y"] < 300
+    assert opened.page.locator(".answer").count() == 4
+
+
+@pytest.mark.parametrize("method", ["ts", "scar", "sharp"])
+@pytest.mark.parametrize("binning", ["10 equal-width", "20 equal-mass"])
+def test_method_and_bins_switch(opened, method, binning):
+    page, bins = opened.page, sample_results()["methods"][method]["measurement"]["binnings"][binning]
+    page.locator("#method").select_option(method)
+    page.locator("#binning").select_option(binning)
+    caption = page.locator("#after figcaption").inner_text()
+    assert f"ECE {100 * bins['ece']:.1f} %" in caption
+    assert f"floor {100 * bins['floor']:.1f} %" in caption
+    drawn = [n for n in bins["count"] if n]
+    assert page.locator("#after .plot circle").count() == len(drawn)
+    assert page.locator(f"#methods tr[data-method={method}].chosen").count() == 1
+    assert f"{100 * bins['ece']:.1f}" in page.locator("#spoken").inner_text()
+
+
+def test_the_left_diagram_can_be_another_method(opened):
+    opened.page.locator("#base").select_option("sharp")
+    assert opened.page.locator("#before figcaption").inner_text().startswith("sharp")
+
+
+def test_points_are_drawn_where_the_numbers_say(opened):
+    page, bins = opened.page, sample_results()["methods"]["none"]["measurement"]["binnings"]["20 equal-width"]
+    full = [b for b, n in enumerate(bins["count"]) if n]
+    dots = page.locator("#before .plot circle")
+    for dot, b in zip(dots.all(), full):
+        x = (float(dot.get_attribute("cx")) - 44) / (420 - 44 - 12)
+        y = (400 - 44 - float(dot.get_attribute("cy"))) / (400 - 12 - 44)
+        assert (x, y) == pytest.approx((bins["conf"][b], bins["accuracy"][b]), abs=1e-4)
+
+
+def column(page, number):
+    cells = page.locator(f"#methods tbody tr td:nth-child({number})").all()
+    return [float(c.get_attribute("data-value")) for c in cells]
+
+
+def test_the_table_sorts_by_mouse_and_by_keyboard(opened):
+    page = opened.page
+    head = page.locator("#methods thead th", has_text="ECE").first
+    head.locator("button").click()
+    assert column(page, 3) == sorted(column(page, 3))
+    assert head.get_attribute("aria-sort") == "ascending"
+    head.locator("button").focus()
+    page.keyboard.press("Enter")
+    assert column(page, 3) == sorted(column(page, 3), reverse=True)
+    assert head.get_attribute("aria-sort") == "descending"
+    page.locator("#methods thead button", has_text="Method").click()
+    names = page.locator("#methods tbody th").all_inner_texts()
+    assert names == sorted(names, key=str.lower)
+    assert head.get_attribute("aria-sort") == "none"
+
+
+def test_every_control_is_reached_with_the_keyboard(opened):
+    page, reached = opened.page, []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.append(
+            page.evaluate("document.activeElement.id || document.activeElement.textContent.trim().slice(0, 12)")
+        )
+    for wanted in ("base", "method", "binning", "Method", "Accuracy %", "ECE %"):
+        assert any(r.startswith(wanted) for r in reached), (wanted, reached)
+
+
+def test_a_screen_reader_finds_names_for_everything(opened):
+    page = opened.page
+    for svg in page.locator("svg[role=img]").all():
+        assert svg.get_attribute("aria-label")
+    assert page.locator("svg:not([role=img])").count() == 0
+    assert page.locator("html").get_attribute("lang") == "en"
+    for section in page.locator("main > section").all():
+        assert section.get_attribute("aria-labelledby") or section.get_attribute("aria-label")
+    assert page.locator("select").count() == page.locator("label select").count() == 3
+    levels = [int(t[1]) for t in page.evaluate("[...document.querySelectorAll('h1,h2,h3')].map(h => h.tagName)")]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+
+
+def test_slices_and_changed_nodes_follow_the_method(opened):
+    page, found = opened.page, sample_results()["methods"]["scar"]["measurement"]
+    page.locator("#method").select_option("scar")
+    assert page.locator("#slices figure").count() == 4
+    first = page.locator("#changed tbody tr").first.inner_text()
+    assert first.startswith(str(found["changed"][0]["node"]))
+    page.locator("#method").select_option("none")
+    assert "changes no confidence" in page.locator("#changed tbody").inner_text()
+
+
+def test_numbers_are_there_as_text_too(opened):
+    page = opened.page
+    page.locator("summary").click()
+    bins = sample_results()["methods"]["ts"]["measurement"]["binnings"]["20 equal-width"]
+    page.locator("#method").select_option("ts")
+    assert page.locator("#numbers tr").count() == 1 + sum(n > 0 for n in bins["count"])
+
+
+def contrast(page, selector):
+    """WCAG contrast of an element's text against the page."""
+    code = """s => { const rgb = v => v.match(/[\\d.]+/g).slice(0, 3).map(Number);
+        const lum = c => { const [r, g, b] = rgb(c).map(v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+            return .2126 * r + .7152 * g + .0722 * b; };
+        let back = document.querySelector(s), bg;
+        do { bg = getComputedStyle(back).backgroundColor; back = back.parentElement; } while (back && /, 0\\)$/.test(bg));
+        const [a, b] = [lum(getComputedStyle(document.querySelector(s)).color), lum(bg)].sort((x, y) => y - x);
+        return (a + .05) / (b + .05); }"""
+    return page.evaluate(code, selector)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_are_readable(browser, file, tmp_path, scheme):
+    found = Opened(browser, file, color_scheme=scheme)
+    for selector in (
+        "#verdict",
+        ".answer .detail",
+        ".answer.good .big",
+        ".answer.bad .big",
+        "figcaption small",
+        "td.number",
+    ):
+        assert contrast(found.page, selector) >= 4.5, selector
+    assert len(found.page.screenshot(path=tmp_path / f"{scheme}.png", full_page=True)) > 50_000
+    background = found.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (int(background.split("(")[1].split(",")[0]) < 60) == (scheme == "dark")
+    assert found.faults == []
+    found.context.close()
+
+
+def test_it_prints_light_without_controls_on_few_pages(browser, file, tmp_path):
+    found = Opened(browser, file, color_scheme="dark")
+    pdf = found.page.pdf(path=tmp_path / "report.pdf", format="A4")
+    assert 1 <= pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") + pdf.count(b"/Type /Page/") <= 6
+    found.page.emulate_media(media="print")
+    assert not found.page.locator(".controls").is_visible()
+    assert found.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    found.page.screenshot(path=tmp_path / "print.png", full_page=True)
+    found.context.close()
+
+
+def test_nothing_is_cut_off_on_a_phone_or_a_desk(browser, file):
+    for width in (390, 1200):
+        context = browser.new_context(viewport={"width": width, "height": 800}, offline=True)
+        page = context.new_page()
+        page.goto(file.as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        if width == 1200:
+            assert page.evaluate(
+                "(t => t.scrollWidth <= t.clientWidth + 1)(document.querySelector('#methods').parentElement)"
+            )
+        context.close()
+
+
+def test_the_page_of_a_real_run_works(browser, tmp_path):
+    from graphcal.experiment import run
+    from graphcal.training import Training
+
+    done = run(random_graph(nodes=400), seeds=range(2), training=Training(epochs=40, hidden=16))
+    page = done.save(tmp_path)
+    assert page.stat().st_size < 1_000_000
+    found = Opened(browser, page)
+    assert found.page.locator(".answer").count() >= 3
+    for name in done.record["methods"]:
+        found.page.locator("#method").select_option(name)
+        ece = done.record["methods"][name]["ece"]["mean"]
+        assert f"ECE {100 * ece:.1f} %" in found.page.locator("#after figcaption").inner_text()
+    assert found.requests == [page.as_uri()]
+    assert found.faults == []
+    found.context.close()
