@@ -1,7 +1,8 @@
-"""One atomic write: a file has all of its content under its name, or does not exist."""
+"""One atomic write: a file has all of its content under its name, or does not exist. And a probe that a folder can be written."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from pathlib import Path
@@ -22,3 +23,21 @@ def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> Path
         partial.unlink(missing_ok=True)
         raise
     return path
+
+
+def check_writable(folder: str | os.PathLike[str], size: int = 1 << 20) -> None:
+    """Refuse a folder that cannot be made or does not take ``size`` bytes; leaves nothing behind.
+
+    Called before long work, so that a full or read-only disk costs seconds and not the result.
+    """
+    folder = Path(folder)
+    made = [path for path in (folder, *folder.parents) if not path.exists()]  # innermost first
+    probe = folder / f".probe.{os.getpid()}.{secrets.token_hex(4)}"
+    try:
+        write_atomically(probe, bytes(size))
+    except OSError as error:
+        raise ValueError(f"cannot write to {folder}: {error.strerror or error}") from error
+    finally:
+        for remove in (probe.unlink, *(path.rmdir for path in made)):
+            with contextlib.suppress(OSError):  # it was never made, or another process has put something there
+                remove()
