@@ -9,7 +9,7 @@ from typing import Any
 from graphcal.bench.markdown import AXIS_TITLES, axis_cells, plus_minus
 from graphcal.bench.tables import Table
 
-METRICS = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "nll", "brier", "over_confidence")
+METRICS = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "nll", "brier", "signed_gap")
 
 
 def _written(header: list[str], body: list[list[Any]]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from graphcal.bench.comparisons import LEVEL, over_graphs
 from graphcal.bench.markdown import Footnotes, lines_of, number, plus_minus, rank_lines
-from graphcal.bench.tables import PERCENT, Entry, Table
-from graphcal.metrics.compare import holm
+from graphcal.bench.tables import Entry, Table
+from graphcal.metrics.comparison import holm
+from graphcal.metrics.names import metric_of
 
 
 def list_lines(table: Table) -> list[str]:
@@ -65,9 +66,8 @@ def _difference(entry: Entry, metric: str) -> str:
     if metric not in entry.against:
         return ""
     found = entry.against[metric]
-    shown = 100 * found.value if metric in PERCENT else found.value
     mark = "" if not found.real else " ✓" if found.value < 0 else " ✗"
-    return f"{shown:+.2f}{mark}" if metric in PERCENT else f"{shown:+.4f}{mark}"
+    return f"{metric_of(metric).text(found.value, sign=True)}{mark}"
 
 
 def _summary(table: Table) -> list[str]:
@@ -123,7 +123,8 @@ def _over_graphs(table: Table) -> list[str]:
         for k, (metric, _) in enumerate(SUITE):
             mean, chance = sum(measured[k]) / len(measured[k]), p[k][place]
             mark = "" if chance > LEVEL else " ✓" if mean < 0 else " ✗"
-            cells += [f"{mean:+.2f}{mark}" if metric in PERCENT else f"{mean:+.4f}{mark}", f"{chance:.3f}"]
+            digits = 2 if metric_of(metric).unit == "percent" else 4
+            cells += [f"{mean:+.{digits}f}{mark}", f"{chance:.3f}"]
         body.append(cells)
     title = table.preset.title_of(own)
     header = ["minus", "graphs", "excess", "p", "NLL", "p", "excess all", "p", "NLL all", "p"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from graphcal.bench.comparisons import LEVEL
-from graphcal.bench.tables import PERCENT, Entry, Row, Table
-from graphcal.plots.ranks import Ranks
+from graphcal.bench.tables import Entry, Row, Table
+from graphcal.metrics.names import metric_of
+from graphcal.metrics.ranks import Ranks
 
 AXIS_TITLES = {"dataset": "graph", "labels_per_class": "labels", "backbone": "backbone"}
 PARTS = ("train", "search", "fit", "apply")
@@ -30,7 +31,7 @@ def lines_of(header: Sequence[str], body: Iterable[Sequence[str]], left: int = 1
 
 
 def number(value: float, metric: str) -> str:
-    return f"{value:.2f}" if metric in PERCENT else f"{value:.4f}"
+    return f"{value:.2f}" if metric_of(metric).unit == "percent" else f"{value:.4f}"
 
 
 def plus_minus(entry: Entry, metric: str, where: str = "test") -> str:

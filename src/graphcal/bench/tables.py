@@ -16,9 +16,9 @@ from graphcal.bench.comparisons import Difference, against, best_of, ranks_of
 from graphcal.bench.expansion import Absent, Placed
 from graphcal.bench.presets import Preset, matches
 from graphcal.bench.records import Record, Store
-from graphcal.plots.ranks import Ranks
+from graphcal.metrics.names import metric_of
+from graphcal.metrics.ranks import Ranks
 
-PERCENT = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "confidence", "over_confidence")
 Published = tuple[float, float]  # mean, sd
 
 
@@ -38,7 +38,7 @@ class Entry:
 
     def values(self, metric: str, where: str = "test") -> list[float]:
         """One value a run, in percent where the metric is a share."""
-        scale = 100 if metric in PERCENT else 1
+        scale = metric_of(metric).scale
         return [scale * float(record.result[where][metric]) for record in self.records]
 
     def mean(self, metric: str, where: str = "test") -> float:
