@@ -70,7 +70,7 @@ class TestBadInput:
             Outputs.from_logits(logits_for(graph), with_(graph, edge_index=graph.edge_index + 2))
 
     def test_weight_of_another_model(self, graph):
-        with pytest.raises(ValueError, match="Gram matrix"):
+        with pytest.raises(ValueError, match="weights for 5 classes, but the logits have 4"):
             Outputs.from_logits(logits_for(graph), graph, weight=torch.ones(5, 3))
 
     def test_bias_alone(self, graph):

@@ -61,7 +61,7 @@ def main(
     found: dict[str, list[float]] = {name: [] for name in CANDIDATES}
     for graph in names:
         data = blinded(gc.load(graph, protocol=GRAPHS[graph]))
-        trained = gc.train(data, training=gc.training.recipe("cagcn", "gcn", graph), seeds=range(runs))
+        trained = gc.train(data, training=gc.training.published("cagcn", "gcn", graph).training, seeds=range(runs))
         for name, (recipe, stop) in CANDIDATES.items():
             nll = [unseen_nll(recipe, stop, run.outputs) for run in trained]
             found[name].append(sum(nll) / runs)

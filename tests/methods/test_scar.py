@@ -345,7 +345,7 @@ def test_a_model_that_is_right_on_every_fitting_node_does_not_become_certain(gra
 
 def test_the_official_gat_code_mixes_before_attention():
     graph = random_graph(nodes=120, train=30, val=50)
-    out = train(graph, "gat", Training(hidden=4, epochs=5), seeds=[0])[0].outputs
+    out = train(graph, "gat", Training(hidden_channels=4, epochs=5), seeds=[0])[0].outputs
     nothing = SCAR(0.0, 0.0, mix="before-attention").fit(out, graph.val_mask)
     assert torch.allclose(nothing(out), out.logits.log_softmax(-1), atol=1e-5)
     moved = SCAR(0.2, 0.4, mix="before-attention").fit(out, graph.val_mask)(out)
@@ -362,7 +362,7 @@ def test_the_official_gat_code_mixes_before_attention():
 @pytest.mark.parametrize("name", sorted(set(BACKBONES) - {"gpn"}))
 def test_given_weights_agree_with_representation_space_for_every_backbone(name):
     graph = random_graph(nodes=120, train=30, val=50)
-    out = train(graph, name, Training(hidden=4, epochs=3), seeds=[0])[0].outputs
+    out = train(graph, name, Training(hidden_channels=4, epochs=3), seeds=[0])[0].outputs
     if out.final is None:
         pytest.skip(f"{name} has no final layer that its logits are linear in")
     weight, bias, hidden = (v.double() for v in (out.final.weight, out.final.bias, out.hidden))

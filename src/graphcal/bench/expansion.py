@@ -17,8 +17,7 @@ from graphcal.bench.presets import Preset, matches
 from graphcal.bench.spec import Base, Cell, RunId
 from graphcal.datasets.protocols import PROTOCOLS
 from graphcal.methods import CALIBRATORS
-from graphcal.training import Training
-from graphcal.training import preset as recipe
+from graphcal.training import Training, published
 
 MERGED = (
     "protocol",
@@ -136,7 +135,7 @@ def published_weights(settings: Mapping[str, Any], row: Mapping[str, Any]) -> di
     """SCAR's alpha and beta as published for the graph, where a method asks for them (``weights = RECIPE``)."""
     if "weights" not in settings:
         return {}
-    found = recipe(settings["weights"], row["backbone"], row["dataset"], row.get("labels_per_class", 20)).scar
+    found = published(settings["weights"], row["backbone"], row["dataset"], row.get("labels_per_class", 20)).scar
     if not {"alpha", "beta"} <= found.keys():
         raise ValueError(f"recipe {settings['weights']!r} has no published alpha and beta for {dict(row)}")
     return dict(found)
@@ -158,8 +157,7 @@ def run_of(number: int, settings: Mapping[str, Any]) -> RunId:
 
 def explicit(training: Training) -> Training:
     """The same training with "as everywhere else" written out, so that equal trainings have equal hashes."""
-    same: dict[str, Any] = {"head_lr": training.lr}
-    same |= dict.fromkeys(("final_weight_decay", "inner_weight_decay"), training.weight_decay)
+    same = {"final_lr": training.lr, "final_weight_decay": training.weight_decay}
     return dataclasses.replace(training, **{name: v for name, v in same.items() if getattr(training, name) is None})
 
 
@@ -167,9 +165,9 @@ def base_of(
     settings: Mapping[str, Any], row: Mapping[str, Any], searched: Mapping[str, Any], together: tuple[RunId, ...]
 ) -> Base:
     name, dataset, rate = row["backbone"], row["dataset"], row.get("labels_per_class", 20)
-    published = recipe(settings.get("recipe", "cagcn"), name, dataset, rate)
-    training = explicit(dataclasses.replace(published.training, **{**settings["training"], **searched}))
-    architecture = {**dataclasses.asdict(published.backbone), **settings["architecture"]}  # type: ignore[call-overload]
+    start = published(settings.get("recipe", "cagcn"), name, dataset, rate)
+    training = explicit(start.training.updated({**settings["training"], **searched}))
+    architecture = {**dataclasses.asdict(start.backbone), **settings["architecture"]}  # type: ignore[call-overload]
     return Base(
         dataset, settings["protocol"], rate, settings.get("row_normalise"), name, architecture,
         dataclasses.asdict(training), together,

@@ -19,7 +19,7 @@ from graphcal.core import Calibration, Outputs, fitting_nodes, training_set_of
 from graphcal.graphs import structure
 from graphcal.methods.card import Card
 from graphcal.models.gat import GATReplicas
-from graphcal.models.trained import OnGraph
+from graphcal.models.trained import ModelOnGraph
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,18 @@ class MixBeforeAttention(Calibration):
 
     def forward(self, out: Outputs) -> Tensor:
         handle = out.model
-        gat = handle.replicas if isinstance(handle, OnGraph) else None
-        if not isinstance(gat, GATReplicas) or gat.spec.output_heads != 1 or not isinstance(handle, OnGraph):
+        gat = handle.replicas if isinstance(handle, ModelOnGraph) else None
+        if not isinstance(gat, GATReplicas) or gat.backbone.output_heads != 1 or not isinstance(handle, ModelOnGraph):
             raise ValueError(
                 "scar-gat-code runs the last attention layer again: it needs the outputs of graphcal.train with backbone "
                 "'gat' and one output head"
             )
         facts = structure(out.graph)
         w = torch.where(facts.next_to_training, self.pull[0], self.pull[1]).masked_fill(facts.train_mask, 0.0)
-        field = handle.field()
+        field = handle.full_graph()
         with torch.no_grad():
             x = gat.hidden(field, None)  # (1, N, D)
-            pred = gat.last(x, field)[0].argmax(-1)
+            pred = gat.last_layer(x, field)[0].argmax(-1)
             centroid = gat.head.weight[0].T[pred]  # (N, D)
             w = w.to(x)[:, None]
-            return gat.last(w * centroid + (1 - w) * x, field)[0].log_softmax(-1)
+            return gat.last_layer(w * centroid + (1 - w) * x, field)[0].log_softmax(-1)

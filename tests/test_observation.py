@@ -5,7 +5,7 @@ from torch_geometric.nn import GATConv, GCNConv
 from torch_geometric.nn.models import GAT, GCN, GraphSAGE
 
 import graphcal as gc
-from graphcal import SCAR, CalibratedModel, Outputs, observe
+from graphcal import SCAR, Outputs, observe
 
 ALPHA, BETA = 0.03, 0.2
 
@@ -130,40 +130,6 @@ def test_nan_logits_are_refused(graph):
         model.layers[2].weight[0, 0] = float("nan")
     with pytest.raises(ValueError, match="not finite"):
         observe(model, graph)
-
-
-class TestCalibratedModel:
-    def test_has_the_models_signature_and_equals_the_calibration(self, graph):
-        model = build("gcn")
-        out = observe(model, graph)
-        calibration = SCAR(ALPHA, BETA).fit(out, graph.val_mask)
-        wrapped = CalibratedModel(model, calibration)
-        assert torch.allclose(wrapped(graph.x, graph.edge_index), calibration(out), atol=1e-6)
-        assert torch.allclose(wrapped(graph.x, edge_index=graph.edge_index), calibration(out), atol=1e-6)
-        assert wrapped.unwrap() is model
-
-    def test_a_signature_without_edges_needs_as_graph(self, graph):
-        class Blind(MLP):
-            def forward(self, features):
-                return self.layers(features)
-
-        model = Blind()
-        out = observe(model, graph, call=lambda m, d: m(d.x))
-        calibration = SCAR(ALPHA, BETA).fit(out, graph.val_mask)
-        with pytest.raises(ValueError, match="as_graph"):
-            CalibratedModel(model, calibration)(graph.x)
-        wrapped = CalibratedModel(model, calibration, as_graph=lambda features: graph.clone())
-        assert torch.allclose(wrapped(graph.x), calibration(out), atol=1e-6)
-
-    def test_on_another_graph_no_node_is_a_training_node(self, graph):
-        model = build("gcn")
-        calibration = SCAR(ALPHA, BETA, keep_predictions=False).fit(observe(model, graph), graph.val_mask)
-        small = graph.subgraph(torch.arange(50))
-        log_probs = CalibratedModel(model, calibration)(small.x, small.edge_index)
-        z = model(small.x, small.edge_index)
-        layer = observe(model, small).final
-        d = layer.gram.T[z.argmax(-1)] + layer.bias - z
-        assert torch.allclose(log_probs, (z + BETA * d).log_softmax(-1), atol=1e-5)
 
 
 def test_gcnconv_with_cache_and_edge_weight(graph):

@@ -1,11 +1,11 @@
 """Which replicas train side by side, and on which threads.
 
-Replicas that train on the same nodes share a chunk; a chunk is one stack. Chunks run on threads of their own, one for each of
-torch's threads, with one torch thread each: two threads that never wait for each other are faster than two that meet after each
-operation, by far so on a machine that others use as well. A single chunk keeps torch's threads.
+Replicas that train on the same nodes share a chunk; a chunk is one stack. There are as many threads as torch has, and each trains
+whole chunks with one torch thread. That is faster than splitting every operation between torch's threads, which then wait for
+each other after each operation, and by far faster on a machine that others use as well. A single chunk keeps torch's threads.
 
-A chunk is large enough that Python's share of an epoch stays small, and small enough that what all its layers keep for the way
-back stays within CHUNK_BYTES: what streams through memory gains nothing by being stacked, and much of it at once loses.
+A chunk is large enough that Python's share of an epoch stays small, and small enough that what all its layers keep for the
+backward pass stays within CHUNK_BYTES: what streams through memory gains nothing by being stacked, and much of it at once loses.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Chunk:
         return running > 0 and not self.cancelled.is_set()
 
 
-def chunked(masks: Sequence[tuple[Tensor, Tensor]], numbers: int) -> list[Chunk]:
-    """The replicas in chunks, those with equal masks together. ``numbers``: how many a replica's layers have in all."""
+def split_into_chunks(masks: Sequence[tuple[Tensor, Tensor]], activations: int) -> list[Chunk]:
+    """The replicas in chunks, those with equal masks together. ``activations``: numbers in all layers of one replica."""
     threads = torch.get_num_threads()
     by_masks: dict[bytes, list[int]] = {}
     for i, pair in enumerate(masks):
         by_masks.setdefault(b"".join(mask.cpu().numpy().tobytes() for mask in pair), []).append(i)
-    room = CHUNK_BYTES // (4 * numbers)
+    room = CHUNK_BYTES // (4 * activations)
     share = -(-len(masks) // threads)
     size = max(1, min(LARGEST, share, room))
     chunks: list[Chunk] = []
@@ -62,7 +62,7 @@ def chunked(masks: Sequence[tuple[Tensor, Tensor]], numbers: int) -> list[Chunk]
     return chunks
 
 
-def in_threads(
+def run_in_threads(
     job: Callable[[Chunk], T], chunks: Sequence[Chunk], epochs: int, progress: Callable[[int, int, int], None] | None
 ) -> list[T]:
     """``job`` of every chunk. Progress is reported from the calling thread, a few times a second."""
