@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 
 import graphcal as gc
 from graphcal import metrics
-from graphcal.models import FAGCN
 from graphcal.core import blinded
+from graphcal.models import FAGCN
 from graphcal.training import Run, Training, recipe, train
 
 PUBLIC = ("cora", "citeseer", "pubmed")
