@@ -15,11 +15,11 @@ import torch
 import typer
 
 import graphcal as gc
+from graphcal.core import Outputs, blinded
 from graphcal.engine.linear import folds
 from graphcal.methods.gats import GATS
 from graphcal.methods.gets import GETS
 from graphcal.methods.wats import WATS
-from graphcal.core import Outputs, blinded
 
 GRAPHS = {
     "cora": "public",

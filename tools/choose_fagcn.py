@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 
 import graphcal as gc
 from graphcal import metrics
-from graphcal.models import FAGCN
 from graphcal.core import blinded
 from graphcal.training import Run, Training, published, train
+from graphcal.models import FAGCN
 
 PUBLIC = ("cora", "citeseer", "pubmed")
 RUNS = 3

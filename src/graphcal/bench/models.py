@@ -20,10 +20,11 @@ from safetensors.torch import save
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcal.bench.records import Store, write_atomically
-from graphcal.bench.spec import Base, RunId, canonical
+from graphcal.bench.records import Store
+from graphcal.bench.spec import RunId, TrainingGroup, canonical
 from graphcal.core import FinalLayer, Outputs
 from graphcal.datasets import load
+from graphcal.files import write_atomically
 from graphcal.models import BACKBONES, ModelConfig, Replicas, TrainedGNN
 from graphcal.training import Replica, Run, Training, train_replicas
 
@@ -34,7 +35,7 @@ class Graphs:
     def __init__(self) -> None:
         self._loaded: dict[tuple[str, str, bool | None], dict[tuple[int, int], Data]] = {}
 
-    def of(self, base: Base, split: int) -> Data:
+    def of(self, base: TrainingGroup, split: int) -> Data:
         known = self._loaded.setdefault((base.dataset, base.protocol, base.row_normalise), {})
         asked = (base.labels_per_class, split)
         if asked not in known:
@@ -54,7 +55,7 @@ class Models:
     seconds: float
 
 
-def models_of(base: Base, store: Store, graphs: Graphs) -> Models:
+def models_of(base: TrainingGroup, store: Store, graphs: Graphs) -> Models:
     """The trained models: found in the cache, or trained and put there. Two processes never train the same base at once."""
     path = store.cache_path(base.key)
     if not path.exists():
@@ -64,7 +65,7 @@ def models_of(base: Base, store: Store, graphs: Graphs) -> Models:
     return _read(base, path)
 
 
-def _train(base: Base, path: Path, graphs: Graphs) -> None:
+def _train(base: TrainingGroup, path: Path, graphs: Graphs) -> None:
     splits = [graphs.of(base, split) for split, _ in base.runs]
     replicas = [
         Replica(seed, train_mask=graph.train_mask, val_mask=graph.val_mask)
@@ -96,14 +97,14 @@ def _replicas(run: Run) -> Replicas:
     return run.model.replicas
 
 
-def _read(base: Base, path: Path) -> Models:
+def _read(base: TrainingGroup, path: Path) -> Models:
     with safe_open(path, "pt") as file:
         seconds = float(file.metadata()["seconds"])
     outputs = {run: partial(_outputs, base, path, number) for number, run in enumerate(base.runs)}
     return Models(outputs, seconds / len(base.runs))
 
 
-def _outputs(base: Base, path: Path, number: int, graph: Data) -> Outputs:
+def _outputs(base: TrainingGroup, path: Path, number: int, graph: Data) -> Outputs:
     with safe_open(path, "pt") as file:
         mine = f"{number}/"
         kept = {name[len(mine) :]: file.get_tensor(name) for name in file.keys() if name.startswith(mine)}  # noqa: SIM118

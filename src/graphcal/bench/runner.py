@@ -21,19 +21,20 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal import metrics
-from graphcal.bench.engines import Engine, Report, Tick
+from graphcal.bench.engines import Engine, JobResult, Tick
 from graphcal.bench.models import Graphs, Models, models_of
-from graphcal.bench.records import Record, Store, versions
-from graphcal.bench.spec import Base, Cell, Job
+from graphcal.bench.records import Record, Store
+from graphcal.bench.spec import Cell, Job, TrainingGroup
 from graphcal.core import Calibration, blinded
 from graphcal.methods import CALIBRATORS
+from graphcal.versions import installed_versions
 
 
 @dataclass(frozen=True)
 class Fitted:
     """A calibrator on one candidate training, and what validation says of it."""
 
-    base: Base
+    base: TrainingGroup
     calibration: Calibration
     logits: Tensor  # (N, C)
     log_probs: Tensor  # (N, C)
@@ -43,7 +44,7 @@ class Fitted:
     apply_seconds: float
 
 
-def calibrated(cell: Cell, base: Base, models: Models, graph: Data) -> Fitted:
+def calibrated(cell: Cell, base: TrainingGroup, models: Models, graph: Data) -> Fitted:
     out = models.outputs[cell.run](blinded(graph))
     stop = {"val": graph.val_mask, "train": graph.train_mask, "none": None}[cell.stop]
     started = time.process_time()
@@ -84,7 +85,7 @@ def unlabelled(graph: Data) -> Tensor:
 
 def compute(cell: Cell, models: Mapping[str, Models], graph: Data) -> tuple[Record, Tensor, Tensor]:
     """The record of a cell, and its log-probabilities and labels on the test nodes."""
-    tried = [calibrated(cell, base, models[base.key], graph) for base in cell.bases]
+    tried = [calibrated(cell, base, models[base.key], graph) for base in cell.groups]
     best = min(tried, key=lambda one: one.validation_nll)
     test, rest, val, y = graph.test_mask, unlabelled(graph), graph.val_mask, graph.y
     result: dict[str, Any] = {
@@ -104,7 +105,7 @@ def compute(cell: Cell, models: Mapping[str, Models], graph: Data) -> tuple[Reco
         "fit": best.fit_seconds,
         "apply": best.apply_seconds,
     }
-    return Record(cell.to_dict(), result, seconds, versions()), best.log_probs[test], y[test]
+    return Record(cell.to_dict(), result, seconds, installed_versions()), best.log_probs[test], y[test]
 
 
 @contextlib.contextmanager
@@ -127,7 +128,7 @@ class Bench:
     models: dict[str, Models] = field(default_factory=dict)
     faults: dict[str, Exception] = field(default_factory=dict)
 
-    def models_of(self, base: Base) -> Models:
+    def models_of(self, base: TrainingGroup) -> Models:
         if base.key in self.faults:  # it would fail again, and take as long
             raise self.faults[base.key]
         if base.key not in self.models:
@@ -139,17 +140,17 @@ class Bench:
         return self.models[base.key]
 
     def compute(self, cell: Cell) -> None:
-        models = {base.key: self.models_of(base) for base in cell.bases}
-        graph = self.graphs.of(cell.base, cell.run[0])
+        models = {base.key: self.models_of(base) for base in cell.groups}
+        graph = self.graphs.of(cell.group, cell.run[0])
         self.store.put(cell, *compute(cell, models, graph))
 
 
-def work(job: Job, tick: Tick, folder: str, wait: bool) -> Report:
+def work(job: Job, tick: Tick, folder: str, wait: bool) -> JobResult:
     """Compute what is unfinished of a job. A cell that fails is recorded with its error and the next one begins."""
     store, written = Store(folder), list[Path]()
     with store.lock(f"job-{job.key}", wait) as mine, one_thread():
         if not mine:
-            return Report(job, busy=True)
+            return JobResult(job, busy=True)
         bench = Bench(store)
         for cell in job.cells:
             if store.has(cell):
@@ -161,7 +162,7 @@ def work(job: Job, tick: Tick, folder: str, wait: bool) -> Report:
                 store.fail(cell, error)
                 written.append(store.failure_path(cell.key))
             tick()
-    return Report(job, tuple(str(path) for path in written))
+    return JobResult(job, tuple(str(path) for path in written))
 
 
 def run(jobs: Sequence[Job], store: Store, engine: Engine, tick: Tick) -> None:
