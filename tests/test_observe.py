@@ -6,6 +6,7 @@ from torch_geometric.nn.models import GAT, GCN, GraphSAGE
 
 import graphcal as gc
 from graphcal import SCAR, CalibratedModel, Outputs, observe
+from graphcal.methods.scar import fit_pull
 
 ALPHA, BETA = 0.03, 0.2
 
@@ -68,7 +69,7 @@ def test_the_layer_found_produces_the_logits(name, graph):
 @pytest.mark.parametrize("name", MODELS)
 def test_scar_in_logit_space_is_eq_10(name, graph):
     out = observe(build(name), graph)
-    ours = SCAR(ALPHA, BETA, keep_predictions=False).fit(out, graph.val_mask)(out)
+    ours = fit_pull(out, graph.val_mask, ALPHA, BETA, guarded=False)(out)
     assert torch.allclose(ours, literal_eq10(out, ALPHA, BETA).log_softmax(-1), atol=1e-5)
 
 
@@ -157,7 +158,7 @@ class TestCalibratedModel:
 
     def test_on_another_graph_no_node_is_a_training_node(self, graph):
         model = build("gcn")
-        calibration = SCAR(ALPHA, BETA, keep_predictions=False).fit(observe(model, graph), graph.val_mask)
+        calibration = fit_pull(observe(model, graph), graph.val_mask, ALPHA, BETA, guarded=False)
         small = graph.subgraph(torch.arange(50))
         log_probs = CalibratedModel(model, calibration)(small.x, small.edge_index)
         z = model(small.x, small.edge_index)

@@ -149,12 +149,12 @@ def preset_of(name: str, text: Mapping[str, Any]) -> Preset:
 
 
 def _every_calibrator(known: dict[str, Any]) -> list[str]:
-    """One method for every name in `CALIBRATORS`, on the common training."""
+    """One method for every calibrator of our own, on the common training."""
     from graphcal.methods import CALIBRATORS
 
-    for name in CALIBRATORS:
+    for name in CALIBRATORS.own:
         known[name] = {"title": name, "calibrator": name}
-    return list(CALIBRATORS)
+    return list(CALIBRATORS.own)
 
 
 def matches(where: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
