@@ -43,7 +43,7 @@ def test_a_card_has_every_line(name):
 def test_an_unknown_name_lists_the_choices():
     result = invoke("nonsense")
     assert isinstance(result.exception, ValueError)
-    assert "choose from none, ts" in str(result.exception)
+    assert "choose among none, ts" in str(result.exception)
 
 
 def test_the_page_in_the_docs_is_up_to_date():

@@ -77,7 +77,7 @@ class TestBadInput:
         with pytest.raises(ValueError, match="bias was given without weight"):
             Outputs.from_logits(logits_for(graph), graph, bias=torch.ones(4))
 
-    @pytest.mark.parametrize("name", ["none", "ts", "scar"])
+    @pytest.mark.parametrize("name", ["none", "ts", "scar", "graph-scar"])
     def test_fit_on_nothing_wrong_length_training_nodes(self, graph, name):
         out = Outputs.from_logits(logits_for(graph), graph, weight=torch.ones(4, 3))
         recipe = CALIBRATORS[name]()

@@ -36,7 +36,7 @@ def test_run_on_ones_own_graph_and_test_labels_never_choose():
     other = graph.clone()
     other.y = torch.where(graph.test_mask, (graph.y + 1) % 4, graph.y)
     again = graphcal.run(other, seeds=[0, 1], training=training)
-    for name in ("none", "ts", "scar"):
+    for name in ("none", "ts", "scar", "graph-scar"):
         one, two = results.record["methods"][name], again.record["methods"][name]
         assert one["fitted"] == two["fitted"]
         assert one["ece_floor"] == two["ece_floor"]  # the confidences are the same

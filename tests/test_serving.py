@@ -6,6 +6,7 @@ from torch import nn
 from torch_geometric.nn.models import GCN
 
 from graphcal import SCAR, CalibratedModel, observe
+from graphcal.methods.scar import fit_pull
 
 ALPHA, BETA = 0.03, 0.2
 
@@ -44,7 +45,7 @@ def test_a_signature_without_edges_needs_as_graph(graph):
 
 def test_on_another_graph_no_node_is_a_training_node(graph):
     model = gcn()
-    calibration = SCAR(ALPHA, BETA, keep_predictions=False).fit(observe(model, graph), graph.val_mask)
+    calibration = fit_pull(observe(model, graph), graph.val_mask, ALPHA, BETA, guarded=False)
     small = graph.subgraph(torch.arange(50))
     log_probs = CalibratedModel(model, calibration)(small.x, small.edge_index)
     z = model(small.x, small.edge_index)

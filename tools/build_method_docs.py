@@ -27,14 +27,16 @@ log_probs = calibrate(out)
 ```
 
 A calibrator of your own is any object with such a `fit`; `examples/your_calibrator.py` has one, and
-`examples/calibrator_plugin` is a package that adds one to the table by the entry point `graphcal.calibrators`.
+`examples/calibrator_plugin` is a package that adds one to the table by the entry point `graphcal.calibrators`. The variants that
+imitate published code, slips included (`ts-cagcn`, `scar-grid`, ...), are added in the same way by `graphcal.paper`;
+`graphcal methods` lists them, with where each comes from.
 """
 
 
 def own_cards() -> dict[str, Card]:
-    """The cards of our own calibrators; installed plug-ins do not belong on the page."""
-    recipes: dict[str, Any] = dict(CALIBRATORS)
-    return {name: recipe.card for name, recipe in recipes.items() if recipe.__module__.startswith("graphcal.")}
+    """The cards of our own calibrators; installed plug-ins and the reproduction's variants do not belong on the page."""
+    recipes: dict[str, Any] = CALIBRATORS.own
+    return {name: recipe.card for name, recipe in recipes.items()}
 
 
 def table(cards: dict[str, Card]) -> str:

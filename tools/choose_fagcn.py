@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 import graphcal as gc
 from graphcal import metrics
 from graphcal.core import blinded
-from graphcal.training import Run, Training, published, train
 from graphcal.models import FAGCN
+from graphcal.training import Run, Training, published, train
 
 PUBLIC = ("cora", "citeseer", "pubmed")
 RUNS = 3

@@ -126,10 +126,12 @@ class Calibration(nn.Module):
 
     The constructor's arguments are the whole state: tensors become buffers (so ``.to``, ``state_dict`` and saving work),
     everything else is a plain JSON-able setting. ``Cls(**tensors, **settings)`` is how a saved one comes back.
+    ``num_classes`` is the number of classes it was fitted on; logits with another number are refused.
     """
 
-    def __init__(self, **state: Any) -> None:
+    def __init__(self, *, num_classes: int | None = None, **state: Any) -> None:
         super().__init__()
+        self.num_classes = num_classes
         self.settings: dict[str, Any] = {}
         for name, value in state.items():
             if isinstance(value, Tensor):
@@ -139,6 +141,15 @@ class Calibration(nn.Module):
             else:
                 self.settings[name] = value
                 setattr(self, name, value)
+
+    def __call__(self, out: Outputs) -> Tensor:
+        """Calibrated log-probabilities (N, C) of what a model said."""
+        if self.num_classes not in (None, out.num_classes):
+            raise ValueError(
+                f"this calibration was fitted on {self.num_classes} classes, the logits have {out.num_classes}"
+            )
+        log_probs: Tensor = super().__call__(out)
+        return log_probs
 
     def forward(self, out: Outputs) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} does not say how it calibrates")

@@ -72,7 +72,7 @@ class Results:
 def run(
     dataset: str | Data = "citeseer",
     backbone: str = "gcn",
-    calibrators: Sequence[str] = ("ts", "scar"),
+    calibrators: Sequence[str] = ("ts", "scar", "graph-scar"),
     seeds: Iterable[int] = range(10),
     labels_per_class: int = 20,
     protocol: str | None = None,

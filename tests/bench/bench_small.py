@@ -8,7 +8,7 @@ from graphcal.bench.presets import Preset, preset_of
 from graphcal.bench.spec import Base, Cell
 
 BASE = Base("citeseer", "public", 20, None, "gcn", {"layers": 2}, {"lr": 0.01, "epochs": 5}, ((0, 0), (0, 1)))
-CELL = Cell((BASE,), (0, 1), "ts", {"solver": "exact"}, "none", 20)
+CELL = Cell((BASE,), (0, 1), "ts", {}, "none", 20)
 
 SMALL: dict[str, Any] = {
     "title": "A small table",

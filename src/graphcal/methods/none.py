@@ -1,4 +1,4 @@
-"""No calibration: the model's own softmax. The row every other method is compared with."""
+"""No calibration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphcal.methods.card import Card
 
 @dataclass(frozen=True)
 class Uncalibrated:
-    """softmax(z), untouched."""
+    """The model's own softmax(z), untouched: calibrated nodes are measured against this."""
 
     card: ClassVar[Card] = Card(
         title="Uncalibrated",
@@ -28,10 +28,13 @@ class Uncalibrated:
     )
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Identity:
+        """Nothing is fitted; the nodes ``on`` are checked all the same."""
         fitting_nodes(out, on)
-        return Identity()
+        return Identity(num_classes=out.num_classes)
 
 
 class Identity(Calibration):
+    """What `Uncalibrated` gives."""
+
     def forward(self, out: Outputs) -> Tensor:
         return out.logits.log_softmax(-1)

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitting_nodes, training_set_of
-from graphcal.graphs import structure
 from graphcal.methods.card import Card
+from graphcal.methods.scar import pull_weights
 from graphcal.models.gat import GATReplicas
 from graphcal.models.trained import ModelOnGraph
 
@@ -43,12 +43,17 @@ class SCARofGATCode:
     )
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> MixBeforeAttention:
+        """Nothing is fitted: both weights are given."""
         fitting_nodes(out, on)
-        return MixBeforeAttention(pull=out.logits.new_tensor([self.alpha, self.beta]), **training_set_of(out))
+        alpha, beta = out.logits.new_tensor([self.alpha, self.beta])
+        return MixBeforeAttention(alpha=alpha, beta=beta, num_classes=out.num_classes, **training_set_of(out))
 
 
 class MixBeforeAttention(Calibration):
-    pull: Tensor  # (2,) alpha, beta
+    """What `SCARofGATCode` gives."""
+
+    alpha: Tensor  # ()
+    beta: Tensor  # ()
     train_nodes: Tensor
     graph_nodes: int
 
@@ -60,8 +65,7 @@ class MixBeforeAttention(Calibration):
                 "scar-gat-code runs the last attention layer again: it needs the outputs of graphcal.train with backbone "
                 "'gat' and one output head"
             )
-        facts = structure(out.graph)
-        w = torch.where(facts.next_to_training, self.pull[0], self.pull[1]).masked_fill(facts.train_mask, 0.0)
+        w = pull_weights(out, self.alpha, self.beta)
         field = handle.full_graph()
         with torch.no_grad():
             x = gat.hidden(field, None)  # (1, N, D)

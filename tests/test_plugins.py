@@ -1,4 +1,4 @@
-"""Calibrators from elsewhere: the example package by entry point, and any object with a fit."""
+"""Names from elsewhere: the example package by entry point, and any object with a fit."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_outputs import model_outputs
 
 from graphcal import persist
 from graphcal.methods.temperature import TemperatureScaling
-from graphcal.plugins import GROUP, Names
+from graphcal.plugins import Names
+from small_outputs import model_outputs
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[1] / "examples"
+GROUP = "graphcal.calibrators"
 
 RESTORE = """
 import sys
 path, place = sys.argv[1:]
 sys.path.insert(0, place)
 import graphcal as gc
-print(list(gc.CALIBRATORS)[-1], type(gc.restore(path)).__name__)
+print("margin-scaling" in gc.CALIBRATORS, gc.CALIBRATORS.announced_by("margin-scaling"), type(gc.restore(path)).__name__)
 """
 
 
@@ -52,13 +53,15 @@ def installed(tmp_path) -> str:
 def test_the_example_package_is_found_fits_saves_and_comes_back(installed, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(installed)
     out = model_outputs()
-    recipe = Names({"ts": TemperatureScaling})["margin-scaling"]()
+    recipe = Names("calibrator", {"ts": TemperatureScaling}, method="fit", signature="fit(out, on, stop=None)")[
+        "margin-scaling"
+    ]()
     fitted = recipe.fit(out, on=out.graph.val_mask)
     assert torch.equal(fitted(out).argmax(-1), out.pred)
     path = persist.save(fitted, tmp_path / "margin.safetensors")
     elsewhere = [sys.executable, "-c", RESTORE, str(path), installed]  # a process that has not imported the package
     found = subprocess.run(elsewhere, check=True, capture_output=True, text=True).stdout
-    assert found.split() == ["margin-scaling", "MarginScale"]
+    assert found.split() == ["True", "margin_scaling", "MarginScale"]
 
 
 def test_our_own_names_cannot_be_taken_over_and_unknown_ones_list_the_choices(monkeypatch):
@@ -69,12 +72,12 @@ def test_our_own_names_cannot_be_taken_over_and_unknown_ones_list_the_choices(mo
         EntryPoint("broken", "graphcal.core:FinalLayer", GROUP),
     ]
     monkeypatch.setattr("graphcal.plugins.entry_points", lambda group: points)
-    table = Names({"ts": TemperatureScaling})
+    table = Names("calibrator", {"ts": TemperatureScaling}, method="fit", signature="fit(out, on, stop=None)")
     assert list(table) == ["ts", "broken"]
     assert len(table) == 2
     assert table["ts"] is TemperatureScaling
     assert "nonsense" not in table
-    with pytest.raises(KeyError, match="choices: ts, broken"):
+    with pytest.raises(ValueError, match="unknown calibrator 'nonsense'; choose among ts, broken"):
         table["nonsense"]
     with pytest.raises(ValueError, match="has no fit"):
         table["broken"]
