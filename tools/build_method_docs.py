@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from graphcal.methods import CALIBRATORS
-from graphcal.methods.card import Card
+from graphcal.methods.card import Card, idea_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "methods.md"
 
@@ -39,18 +39,22 @@ def own_cards() -> dict[str, Card]:
     return {name: recipe.card for name, recipe in recipes.items()}
 
 
+def idea(name: str) -> str:
+    return idea_of(CALIBRATORS[name])
+
+
 def table(cards: dict[str, Card]) -> str:
     lines = ["| name | idea | needs | keeps predictions |", "|---|---|---|---|"]
     for name, card in cards.items():
         anchor = name.replace(" ", "-")
-        lines.append(f"| [`{name}`](#{anchor}) | {card.idea} | {card.needs} | {_yes(card.keeps_predictions)} |")
+        lines.append(f"| [`{name}`](#{anchor}) | {idea(name)} | {card.needs} | {_yes(card.keeps_predictions)} |")
     return "\n".join(lines)
 
 
 def section(name: str, card: Card) -> str:
     rows = {
         "Method": card.title,
-        "Idea": card.idea,
+        "Idea": idea(name),
         "Formula": f"`{card.formula}`",
         "Needs": card.needs,
         "Labels of": card.labels,

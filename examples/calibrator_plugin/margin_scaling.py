@@ -23,11 +23,10 @@ SMALLEST_SCALE = 1e-3
 
 @dataclass(frozen=True)
 class MarginScaling:
-    """A scale that is linear in the margin of the prediction."""
+    """A temperature that depends on how clear a prediction is."""
 
     card: ClassVar[Card] = Card(
         title="Margin scaling (example plug-in)",
-        idea="A temperature that depends on how clear a prediction is.",
         formula="z' = (s_0 + s_1 (p_1 - p_2)) z",
         paper="an example of this library",
         parameters="s_0, s_1: 2",

@@ -35,12 +35,14 @@ def methods(
 
 def _described(recipe: type[Recipe]) -> dict[str, Any]:
     """A card as plain values; a plug-in without one is described by its docstring."""
+    from graphcal.methods.card import idea_of
+
     card: Card | None = getattr(recipe, "card", None)
     defaults = {f.name: f.default for f in fields(cast(Any, recipe))}
     settings = {key: value for key, value in defaults.items() if isinstance(value, str | int | float | tuple | None)}
-    known = {"settings": settings, "module": recipe.__module__}
+    known = {"idea": idea_of(recipe), "settings": settings, "module": recipe.__module__}
     if card is None:
-        return {"idea": (recipe.__doc__ or recipe.__name__).strip().splitlines()[0], **known}
+        return known
     shown = {f.name: getattr(card, f.name) for f in fields(card)}
     return {**shown, "needs": card.needs, **known}
 

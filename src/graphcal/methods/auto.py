@@ -28,7 +28,7 @@ from graphcal.methods.temperature import TemperatureScaling
 
 @dataclass(frozen=True)
 class Auto:
-    """The simplest calibrator that cross-validation cannot tell from the best.
+    """Cross-validate the calibrators that cannot overfit; take the simplest within one standard error of the best.
 
     For whoever does not want to choose: it tries the calibrators with few parameters that the outputs allow, and the calibration
     says in ``why`` what was chosen and how clear it was.
@@ -46,7 +46,6 @@ class Auto:
 
     card: ClassVar[Card] = Card(
         title="Automatic choice",
-        idea="Cross-validate the calibrators that cannot overfit; take the simplest within one standard error of the best.",
         formula="argmin of held-out NLL over none, ts, scar, ets, scar with temperature, rbs, graph-scar; 1-SE rule",
         paper="one-standard-error rule: Breiman et al., Classification and Regression Trees, 1984",
         parameters="those of the chosen calibrator",

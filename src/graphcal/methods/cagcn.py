@@ -45,14 +45,13 @@ class NodeScaleSettings:
 
 @dataclass(frozen=True)
 class CaGCN(NodeScaleSettings):
-    """A node-wise scale from a GCN on the logits.
+    """A two-layer GCN on the logits gives each node its own scale.
 
     For graphs with thousands of validation nodes: it has some hundred weights, and few nodes are soon learnt by heart.
     """
 
     card: ClassVar[Card] = Card(
         title="CaGCN",
-        idea="A two-layer GCN on the logits gives each node its own scale.",
         formula="z' = log(exp(t) + 1.1) z, t = GCN(z); loss CE + 0.5 margin",
         paper="Wang et al., Be Confident! Towards Trustworthy Graph Neural Networks via Confidence Calibration, NeurIPS 2021, "
         "arXiv:2109.14285",

@@ -27,7 +27,7 @@ from graphcal.methods.card import Card
 
 @dataclass(frozen=True)
 class DCGC:
-    """Re-weight the edges, run the frozen model again, and calibrate the result.
+    """Strengthen edges between nodes that look alike, run the frozen model again, calibrate what comes out.
 
     For graphs with many wrong edges and a model that can be run again (`graphcal.train`); the slowest calibrator here.
     """
@@ -43,7 +43,6 @@ class DCGC:
 
     card: ClassVar[Card] = Card(
         title="DCGC",
-        idea="Strengthen edges between nodes that look alike, run the frozen model again, calibrate what comes out.",
         formula="w_uv = relu(MLP([z_u; z_v])) / (||q_u - q_v|| + 0.5), q = softmax(10 p); then any calibrator",
         paper="Yang et al., Calibrating Graph Neural Networks from a Data-centric Perspective, WWW 2024",
         parameters="MLP 2 C -> 4 C -> 1: about 8 C^2; and the calibrator's",

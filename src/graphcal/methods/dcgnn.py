@@ -24,14 +24,13 @@ from graphcal.methods.card import Card
 
 @dataclass(frozen=True)
 class DCGNN(NodeScaleSettings):
-    """A node-wise scale from a GCN on logits, neighbour agreement and confidence.
+    """CaGCN that also reads the share of agreeing neighbours and the confidence.
 
     Here because SCAR's paper compares with it; `CaGCN` says when a network of this size is worth its cost.
     """
 
     card: ClassVar[Card] = Card(
         title="DC-GNN (our reading)",
-        idea="CaGCN that also reads the share of agreeing neighbours and the confidence.",
         formula="z' = log(exp(t) + 1.1) z, t = GCN([z, ratio, conf])",
         paper="as cited by SCAR (arXiv:2505.11335); no text or code found",
         parameters="GCN C + 2 -> 16 -> 1: 16 C + 65",

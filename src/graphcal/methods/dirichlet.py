@@ -22,7 +22,7 @@ from graphcal.methods.matrix_scaling import PENALTIES
 
 @dataclass(frozen=True)
 class Dirichlet:
-    """An affine map of the log-probabilities, its off-diagonal part kept small.
+    """An affine map of the log-probabilities: the right family when each class's predictions are Dirichlet.
 
     As `MatrixScaling`, without its dependence on what is common to all logits of a node; it may change predictions.
     """
@@ -33,7 +33,6 @@ class Dirichlet:
 
     card: ClassVar[Card] = Card(
         title="Dirichlet calibration",
-        idea="An affine map of the log-probabilities: the right family when each class's predictions are Dirichlet.",
         formula="p' = softmax(A log p + b)",
         paper="Kull et al., Beyond temperature scaling, NeurIPS 2019, arXiv:1910.12656",
         parameters="A, b: C^2 + C",

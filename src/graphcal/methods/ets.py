@@ -23,14 +23,13 @@ from graphcal.methods.temperature import fit_scale
 
 @dataclass(frozen=True)
 class EnsembleTemperatureScaling:
-    """Mix the scaled, the plain and the uniform distribution.
+    """Mix the temperature-scaled, the original and the uniform distribution.
 
     A little more than `TemperatureScaling` for the same price: the uniform part speaks for nodes that no confidence fits.
     """
 
     card: ClassVar[Card] = Card(
         title="Ensemble temperature scaling",
-        idea="Mix the temperature-scaled, the original and the uniform distribution.",
         formula="p' = w1 softmax(z / T) + w2 softmax(z) + w3 / C",
         paper="Zhang et al., Mix-n-Match, ICML 2020, arXiv:2003.07329",
         parameters="T, w: 3 free",

@@ -36,7 +36,7 @@ LOGARITHMS = ("log_bias", "log_train", "log_near")
 
 @dataclass(frozen=True)
 class GATS:
-    """A node-wise temperature by attention over neighbours.
+    """Each node's temperature is an attention-weighted sum over its neighbours, aware of the training set.
 
     A few dozen parameters that read the neighbourhood and the distance from the training set; slower than the convex calibrators
     by a factor of a hundred.
@@ -52,7 +52,6 @@ class GATS:
 
     card: ClassVar[Card] = Card(
         title="GATS",
-        idea="Each node's temperature is an attention-weighted sum over its neighbours, aware of the training set.",
         formula="T_i = mean_h softplus(w dc_i + sum_j a_ij g_j theta_h . sort(z_j)) + T_0; p = softmax(z / T)",
         paper="Hsu et al., What Makes Graph Neural Networks Miscalibrated?, NeurIPS 2022, arXiv:2210.06391",
         parameters="theta: 8 C; w, T_0, two g: 4",

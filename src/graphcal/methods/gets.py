@@ -39,7 +39,7 @@ EXPERTS = ((1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (0, 1, 1), (1, 0, 1), (1,
 
 @dataclass(frozen=True)
 class GETS:
-    """A sparse mixture of seven calibration GNNs.
+    """A gate picks, for each node, among seven GNNs that read logits, features and degrees.
 
     For large graphs with informative features and thousands of validation nodes. ``per_class=False`` gives one scale per node,
     which keeps predictions.
@@ -59,7 +59,6 @@ class GETS:
 
     card: ClassVar[Card] = Card(
         title="GETS",
-        idea="A gate picks, for each node, among seven GNNs that read logits, features and degrees.",
         formula="z' = z * softplus(sum_m g_m e_m), e_m a GCN on a subset of {logits, features, degree}",
         paper="Zhuang et al., GETS: Ensemble Temperature Scaling for Calibration in Graph Neural Networks, ICLR 2025, "
         "arXiv:2410.09570",

@@ -29,7 +29,7 @@ RIDGES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)  # on mean NLL, with columns 
 
 @dataclass(frozen=True)
 class GraphSCAR:
-    """Scale each node's logits and pull them to its predicted centroid, by amounts that depend on its neighbourhood.
+    """Scale and pull each node's logits by amounts that are linear in eight label-free features of its neighbourhood.
 
     The calibrator to start with where the final layer and the edges are known: like `SCAR` it keeps predictions and has nothing
     to set. Fit it again when the graph has changed; where it will change unseen, ``SCAR(temperature=True)`` is safer.
@@ -44,7 +44,6 @@ class GraphSCAR:
 
     card: ClassVar[Card] = Card(
         title="Graph-aware SCAR (ours)",
-        idea="Scale and pull of each node are linear in eight label-free features of its neighbourhood.",
         formula="z' = s z + w (G[:, y_hat] + b), G = W^T W of the final layer; s and w linear in eight features of the node",
         paper="this library, after arXiv:2505.11335",
         parameters="s, w: 18 under a ridge",

@@ -20,7 +20,7 @@ BINNINGS = ("equal-mass", "equal-width")
 
 @dataclass(frozen=True)
 class HistogramBinning:
-    """Observed frequency in each bin of each class's probability.
+    """Replace each class probability by the frequency observed in its bin.
 
     Assumes nothing about the shape of the error and needs many validation nodes for it; it may change predictions.
     """
@@ -30,7 +30,6 @@ class HistogramBinning:
 
     card: ClassVar[Card] = Card(
         title="Histogram binning",
-        idea="Replace each class probability by the frequency observed in its bin.",
         formula="p'_c ~ frequency of class c among fitted nodes whose p_c falls in the same bin",
         paper="Zadrozny & Elkan, Obtaining calibrated probability estimates, ICML 2001",
         parameters="bins x C frequencies",

@@ -28,7 +28,7 @@ TIE_BREAK = 1e-3
 
 @dataclass(frozen=True)
 class Isotonic:
-    """One monotone map of probabilities for all classes, or one for each.
+    """A monotone step function from predicted probability to observed frequency, shared by all classes.
 
     Where the error is no matter of a temperature and there are a thousand validation nodes or more. The shared map keeps
     predictions; ``one_vs_rest=True`` fits each class alone and may change them.
@@ -38,7 +38,6 @@ class Isotonic:
 
     card: ClassVar[Card] = Card(
         title="Isotonic regression",
-        idea="A monotone step function from predicted probability to observed frequency, shared by all classes.",
         formula="p'_c ~ f(p_c) + e p_c, f non-decreasing",
         paper="Zhang et al., ICML 2020, arXiv:2003.07329 (multi-class); Zadrozny & Elkan, KDD 2002 (one against the rest)",
         parameters="the steps of f: at most one per fitted probability",

@@ -24,7 +24,7 @@ PENALTIES = (1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3, 1e4)
 
 @dataclass(frozen=True)
 class MatrixScaling:
-    """An affine map of the logits, its off-diagonal part kept small.
+    """An affine map of the logits, with a penalty on mixing classes that is chosen by cross-validation.
 
     For models that take some classes for others in a way that can be undone; it may change predictions.
     """
@@ -35,7 +35,6 @@ class MatrixScaling:
 
     card: ClassVar[Card] = Card(
         title="Matrix scaling",
-        idea="An affine map of the logits, with a penalty on mixing classes that is chosen by cross-validation.",
         formula="p = softmax(z A + b)",
         paper="Guo et al., ICML 2017, arXiv:1706.04599; penalty: Kull et al., NeurIPS 2019, arXiv:1910.12656",
         parameters="A, b: C^2 + C",

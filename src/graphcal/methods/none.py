@@ -13,11 +13,10 @@ from graphcal.methods.card import Card
 
 @dataclass(frozen=True)
 class Uncalibrated:
-    """The model's own softmax(z), untouched: calibrated nodes are measured against this."""
+    """Leave the model alone: the row every other method is compared with."""
 
     card: ClassVar[Card] = Card(
         title="Uncalibrated",
-        idea="Leave the model alone: the row every other method is compared with.",
         formula="p = softmax(z)",
         paper="-",
         parameters="none",

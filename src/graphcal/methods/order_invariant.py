@@ -29,7 +29,7 @@ from graphcal.methods.card import Card
 
 @dataclass(frozen=True)
 class OrderInvariant:
-    """Stretch the gaps between a node's sorted logits.
+    """Stretch the gaps between a node's sorted logits by positive factors from a small network.
 
     A temperature that depends on the shape of the logits; for many validation nodes and not too many classes.
     """
@@ -42,7 +42,6 @@ class OrderInvariant:
 
     card: ClassVar[Card] = Card(
         title="Order-invariant calibration",
-        idea="Stretch the gaps between a node's sorted logits by positive factors from a small network.",
         formula="z'_(i) = sum_{k>=i} (z_(k) - z_(k+1)) softplus(MLP(sorted z))_k",
         paper="Rahimi et al., Intra Order-preserving Functions for Calibration, NeurIPS 2020, arXiv:2003.06820",
         parameters="MLP C -> C -> C-1: about 2 C^2",

@@ -24,14 +24,13 @@ from graphcal.methods.card import Card
 
 @dataclass(frozen=True)
 class Platt:
-    """A sigmoid for each class against the rest.
+    """A sigmoid on the log-odds of each class, renormalised.
 
     Where classes differ in how far their probabilities are off; it may change predictions.
     """
 
     card: ClassVar[Card] = Card(
         title="Platt scaling (one against the rest)",
-        idea="A sigmoid on the log-odds of each class, renormalised.",
         formula="p_c ~ sigmoid(a_c log(p_c / (1 - p_c)) + b_c)",
         paper="Platt, Probabilistic Outputs for Support Vector Machines, 1999",
         parameters="a, b: 2 C",

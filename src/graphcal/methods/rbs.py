@@ -27,7 +27,7 @@ from graphcal.methods.temperature import SMALLEST_SCALE, fit_scale
 
 @dataclass(frozen=True)
 class RatioBinnedScaling:
-    """A temperature for each bin of neighbour agreement.
+    """One temperature for each level of agreement between a node and its neighbours.
 
     The smallest step from `TemperatureScaling` towards the graph: it needs the edges and no final layer.
     """
@@ -37,7 +37,6 @@ class RatioBinnedScaling:
 
     card: ClassVar[Card] = Card(
         title="Ratio-binned scaling",
-        idea="One temperature for each level of agreement between a node and its neighbours.",
         formula="z' = s_b z, b the bin of the share of neighbours with the same predicted class",
         paper="Liu et al., On Calibration of Graph Neural Networks for Node Classification, 2022, arXiv:2206.01570",
         parameters="s: one per bin",

@@ -97,7 +97,6 @@ class SCAR:
 
     card: ClassVar[Card] = Card(
         title="SCAR, node level",
-        idea="Move each node towards the centroid of its predicted class: alpha next to the training set, beta elsewhere.",
         formula="z' = z + w (G[:, y_hat] + b - z), G = W^T W of the final layer; w = alpha or beta",
         paper="The Final Layer Holds the Key: A Unified and Efficient GNN Calibration Framework, arXiv:2505.11335",
         parameters="alpha, beta: 2; with temperature s: 3",

@@ -39,7 +39,7 @@ SHRINKAGE = 0.1  # share of the identity in the covariance
 
 @dataclass(frozen=True)
 class SimCalib:
-    """A node-wise temperature from prototype distances, neighbour agreement and degree.
+    """Temperatures from a node's distance to the class prototypes and its likeness to its neighbours.
 
     The learned calibrator that came nearest to the convex ones in our tables, for a hundred times their cost.
     ``representation="logits"`` measures the distances between logits, for outputs without a final representation.
@@ -55,7 +55,6 @@ class SimCalib:
 
     card: ClassVar[Card] = Card(
         title="SimCalib (our reading)",
-        idea="Temperatures from a node's distance to the class prototypes and its likeness to its neighbours.",
         formula="T_i = softplus(sum_j a_ij theta . x_j + MLP(x_i)); x: logits, prototype distances, agreement, degree",
         paper="Tang et al., SimCalib: Graph Neural Network Calibration based on Similarity between Nodes, AAAI 2024, "
         "arXiv:2312.11858",

@@ -31,7 +31,7 @@ from graphcal.methods.temperature import fit_scale
 
 @dataclass(frozen=True)
 class SimiMailbox:
-    """A temperature for each group of nodes with like confidence and like neighbourhood similarity.
+    """Group nodes by confidence and neighbourhood similarity; one temperature per group.
 
     Where nodes of one kind are over-confident and of another under-confident; it needs validation nodes in every group.
     """
@@ -43,7 +43,6 @@ class SimiMailbox:
 
     card: ClassVar[Card] = Card(
         title="Simi-Mailbox",
-        idea="Group nodes by confidence and neighbourhood similarity; one temperature per group.",
         formula="z' = s_g z, g = k-means group of (conf, mean_j sigmoid(z_i . z_j))",
         paper="Seo et al., Towards Precise Prediction Uncertainty in GNNs, AAAI 2025, arXiv:2412.14223",
         parameters="s: one per group (10); 10 group centres",

@@ -26,7 +26,7 @@ EDGE = 1e-6  # conf' stays within [EDGE, 1 - EDGE]
 
 @dataclass(frozen=True)
 class Spline:
-    """A smooth recalibration curve of the confidence.
+    """Smooth the cumulated gap between accuracy and confidence by a spline; its slope corrects the confidence.
 
     For the confidence of the predicted class alone; the other classes only share what is left.
     """
@@ -35,7 +35,6 @@ class Spline:
 
     card: ClassVar[Card] = Card(
         title="Spline calibration",
-        idea="Smooth the cumulated gap between accuracy and confidence by a spline; its slope corrects the confidence.",
         formula="conf' = conf + h'(t), h a natural cubic spline of cumulated (correct - conf)",
         paper="Gupta et al., Calibration of Neural Networks using Splines, ICLR 2021, arXiv:2006.12800",
         parameters="one coefficient per knot: 7",

@@ -21,7 +21,7 @@ SMALLEST_SCALE = 1e-3  # T <= 1000: a model whose logits carry no information ge
 
 @dataclass(frozen=True)
 class TemperatureScaling:
-    """Divide all logits by one temperature T, fitted exactly: p = softmax(z / T).
+    """Divide all logits by one temperature.
 
     The first thing to try and the row to beat. It needs nothing but logits and cannot overfit; it moves the mean confidence and
     leaves nodes of different kinds as unequally calibrated as they were.
@@ -35,7 +35,6 @@ class TemperatureScaling:
 
     card: ClassVar[Card] = Card(
         title="Temperature scaling",
-        idea="Divide all logits by one temperature.",
         formula="p = softmax(z / T)",
         paper="Guo et al., On Calibration of Modern Neural Networks, ICML 2017, arXiv:1706.04599",
         parameters="T: 1",

@@ -19,7 +19,7 @@ from graphcal.methods.card import Card
 
 @dataclass(frozen=True)
 class VectorScaling:
-    """A scale and a bias for each class.
+    """Scale and shift each class's logit.
 
     Where confidence is off by class, for example after training on classes of very different size; it may change predictions.
     ``bias=False`` fits the scales alone. GATS's vector scaling is that by accident: its optimiser is handed the scale and not the
@@ -30,7 +30,6 @@ class VectorScaling:
 
     card: ClassVar[Card] = Card(
         title="Vector scaling",
-        idea="Scale and shift each class's logit.",
         formula="p = softmax(a z + b), a and b with one entry per class",
         paper="Guo et al., On Calibration of Modern Neural Networks, ICML 2017, arXiv:1706.04599",
         parameters="a, b: 2 C (bias=False: C)",

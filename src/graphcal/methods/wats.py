@@ -33,7 +33,7 @@ from graphcal.methods.card import Card
 
 @dataclass(frozen=True)
 class WATS:
-    """A node-wise temperature from graph wavelets of the degree.
+    """A small network reads heat-kernel wavelets of the node degrees and gives each node a temperature.
 
     Where miscalibration follows the degree; it reads neither the logits nor the predictions of the neighbours.
     """
@@ -50,7 +50,6 @@ class WATS:
 
     card: ClassVar[Card] = Card(
         title="WATS",
-        idea="A small network reads heat-kernel wavelets of the node degrees and gives each node a temperature.",
         formula="T_i = softplus(MLP(x_i)), x_i = heat-kernel Chebyshev terms of log(1 + degree); p = softmax(z / T)",
         paper="Li et al., WATS: Wavelet-Aware Temperature Scaling for Calibrating Graph Neural Networks, ICLR 2026",
         parameters="MLP 4 -> 64 -> 1: 385",

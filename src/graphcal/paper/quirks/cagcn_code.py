@@ -24,11 +24,10 @@ from graphcal.methods.card import Card
 
 @dataclass(frozen=True)
 class CaGCNofItsCode(NodeScaleSettings):
-    """CaGCN, fitted while the base model's dropout is on."""
+    """CaGCN, its scale learnt on logits that the base model's dropout makes noisy."""
 
     card: ClassVar[Card] = Card(
         title="CaGCN, its code",
-        idea="CaGCN, its scale learnt on logits that the base model's dropout makes noisy.",
         formula="z' = log(exp(t) + 1.1) z, t = GCN(z); loss CE + 0.5 margin",
         paper="the code of Wang et al., NeurIPS 2021, arXiv:2109.14285",
         parameters="GCN C -> 16 -> 1: 16 C + 33",
@@ -57,7 +56,6 @@ class CaGCNofGATS(NodeScaleSettings):
 
     card: ClassVar[Card] = Card(
         title="CaGCN, the copy in GATS's code",
-        idea="CaGCN with a softplus and without its margin term.",
         formula="z' = softplus(t) z, t = GCN(z); loss CE",
         paper="the code of Hsu et al., NeurIPS 2022, arXiv:2210.06391",
         parameters="GCN C -> 16 -> 1: 16 C + 33",

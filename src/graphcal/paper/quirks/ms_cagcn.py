@@ -23,11 +23,10 @@ PENALTY = 1e-2  # on A
 
 @dataclass(frozen=True)
 class CaGCNsMS:
-    """An affine map of the logits by 400 steps of Adam from all ones."""
+    """An affine map of the logits, where 400 steps of Adam from all ones lead."""
 
     card: ClassVar[Card] = Card(
         title="Matrix scaling, CaGCN's optimiser",
-        idea="An affine map of the logits, where 400 steps of Adam from all ones lead.",
         formula="p = softmax(z A + b)",
         paper="the code of Wang et al., NeurIPS 2021, arXiv:2109.14285",
         parameters="A, b: C^2 + C",

@@ -24,14 +24,13 @@ from graphcal.models.trained import ModelOnGraph
 
 @dataclass(frozen=True)
 class SCARofGATCode:
-    """Move the input of the last attention layer towards the predicted centroid, then attend again."""
+    """Move the input of the last attention layer towards the predicted centroid, and attend again."""
 
     alpha: float = 1e-4
     beta: float = 1e-3
 
     card: ClassVar[Card] = Card(
         title="SCAR, official GAT code",
-        idea="Move the input of the last attention layer towards the predicted centroid, and attend again.",
         formula="x <- w W[:, y_hat] + (1 - w) x, then the last attention layer; w = alpha or beta",
         paper="The official code of arXiv:2505.11335",
         parameters="alpha, beta: given",

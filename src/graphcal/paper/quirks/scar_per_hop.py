@@ -25,12 +25,11 @@ HOPS = 4  # distances 1, 2, 3 and more, unreachable
 
 @dataclass(frozen=True)
 class SCARPerHop:
-    """A weight for each distance from the training set."""
+    """Move each node towards the centroid of its predicted class, by a weight for each distance from the training set."""
 
     card: ClassVar[Card] = replace(
         SCAR.card,
         title="SCAR, a weight for each hop",
-        idea="Move each node towards the centroid of its predicted class, by a weight for each distance from the training set.",
         formula="z' = z + w (G[:, y_hat] + b - z), G = W^T W of the final layer; w by distance 1, 2, 3+, unreachable",
         parameters="w: 4 under a ridge",
     )

@@ -26,12 +26,11 @@ GRID = (0.0, *(m * 10.0**e for e in range(-8, -2) for m in (1.0, 2.0, 5.0)))  # 
 
 @dataclass(frozen=True)
 class SCARGrid:
-    """SCAR with the paper's search: alpha < beta on a grid, by validation NLL."""
+    """SCAR's two weights by the paper's search: alpha < beta on a grid."""
 
     card: ClassVar[Card] = replace(
         SCAR.card,
         title="SCAR, the paper's grid",
-        idea="SCAR's two weights by the paper's search: alpha < beta on a grid.",
         parameters="alpha < beta: the best of 171 pairs",
         cost="fit: 171 evaluations on the fitted nodes; apply: O(N C)",
         minimises_nll=False,
@@ -50,7 +49,7 @@ class SCARGrid:
 
 @dataclass(frozen=True)
 class SCARWithoutGuard:
-    """Eq. 10 without the cap: predictions may change."""
+    """SCAR's two weights without the cap that keeps predictions: Eq. 10 as it stands."""
 
     alpha: float | None = None  # None: fitted
     beta: float | None = None
@@ -58,7 +57,6 @@ class SCARWithoutGuard:
     card: ClassVar[Card] = replace(
         SCAR.card,
         title="SCAR without the guard",
-        idea="SCAR's two weights without the cap that keeps predictions: Eq. 10 as it stands.",
         parameters="alpha, beta: 2",
         keeps_predictions=False,
         departures="fitted exactly instead of on a grid; fitted weights may be negative",
@@ -71,12 +69,11 @@ class SCARWithoutGuard:
 
 @dataclass(frozen=True)
 class SharedSCAR:
-    """SCAR with one weight for all nodes outside the training set: alpha = beta."""
+    """Move each node outside the training set towards the centroid of its predicted class, by one weight."""
 
     card: ClassVar[Card] = replace(
         SCAR.card,
         title="SCAR, one weight",
-        idea="Move each node outside the training set towards the centroid of its predicted class, by one weight.",
         parameters="alpha = beta: 1",
     )
 
@@ -92,12 +89,11 @@ class SharedSCAR:
 
 @dataclass(frozen=True)
 class GraphSCARWithoutGuard:
-    """Graph-aware SCAR without the cap: predictions may change."""
+    """Graph-aware SCAR without the cap that keeps predictions."""
 
     card: ClassVar[Card] = replace(
         GraphSCAR.card,
         title="Graph-aware SCAR without the guard",
-        idea="Graph-aware SCAR without the cap that keeps predictions.",
         keeps_predictions=False,
     )
 

@@ -32,11 +32,10 @@ PAPER = "the code of Wang et al., NeurIPS 2021, arXiv:2109.14285"
 
 @dataclass(frozen=True)
 class AccumulatedTS:
-    """One temperature by an LBFGS closure that adds each gradient to the last."""
+    """One temperature, where CaGCN's LBFGS closure leaves it."""
 
     card: ClassVar[Card] = Card(
         title="Temperature scaling, CaGCN's optimiser",
-        idea="One temperature, where CaGCN's LBFGS closure leaves it.",
         formula="p = softmax(z / T)",
         paper=PAPER,
         parameters="T: 1",
@@ -53,13 +52,12 @@ class AccumulatedTS:
 
 @dataclass(frozen=True)
 class BaseDropoutTS:
-    """One temperature, fitted while the base model's dropout is on: the minimum, or so many ``steps`` on the way to it."""
+    """One temperature, fitted to logits that the base model's dropout has made noisy."""
 
-    steps: int | None = None
+    steps: int | None = None  # of gradient descent from T = 1; None: the minimum
 
     card: ClassVar[Card] = Card(
         title="Temperature scaling, base dropout on",
-        idea="One temperature, fitted to logits that the base model's dropout has made noisy.",
         formula="p = softmax(z / T)",
         paper=PAPER,
         parameters="T: 1",
@@ -84,11 +82,10 @@ class BaseDropoutTS:
 
 @dataclass(frozen=True)
 class CaGCNsTS:
-    """CaGCN's code as it stands: its closure, on one draw of the base model's dropout."""
+    """One temperature, where CaGCN's closure leaves it on logits drawn once with the base model's dropout on."""
 
     card: ClassVar[Card] = Card(
         title="Temperature scaling, CaGCN's code",
-        idea="One temperature, where CaGCN's closure leaves it on logits drawn once with the base model's dropout on.",
         formula="p = softmax(z / T)",
         paper=PAPER,
         parameters="T: 1",
