@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from torch_geometric.data import Data
+
+pytest.register_assert_rewrite("calibrator_contract")
 
 
 @pytest.fixture(scope="session")
@@ -50,3 +56,23 @@ def random_graph(
 @pytest.fixture
 def graph() -> Data:
     return random_graph()
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No data folder and an empty cache."""
+    monkeypatch.delenv("GRAPHCAL_DATA", raising=False)
+    monkeypatch.setenv("GRAPHCAL_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A web server of one folder."""
+    folder = tmp_path / "web"
+    folder.mkdir()
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_address[1]}", folder
+        running.shutdown()

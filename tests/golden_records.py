@@ -19,7 +19,7 @@ from graphcal.bench.session import Session
 
 FOLDER = Path(__file__).parent / "golden"
 GOLDEN: dict[str, Any] = json.loads((FOLDER / "bench.json").read_text(encoding="utf-8"))
-TRAINING = {"epochs": 40, "hidden": 16}
+TRAINING = {"epochs": 40, "hidden_channels": 16}
 # A key of 0.1 -> the key of today and the factor between the two
 RENAMED = {"over_confidence": ("signed_gap", -1)}
 

@@ -26,7 +26,8 @@ RECIPES = {"none": Uncalibrated(), "ts": TemperatureScaling(), "scar": SCAR()}
 
 def trained(data: Data, seeds: int = 2) -> list[Outputs]:
     return [
-        run.outputs for run in train(data, training=Training(hidden=8, epochs=30, patience=None), seeds=range(seeds))
+        run.outputs
+        for run in train(data, training=Training(hidden_channels=8, epochs=30, patience=None), seeds=range(seeds))
     ]
 
 
@@ -96,7 +97,7 @@ def test_a_record_is_plain_and_says_what_was_fitted(study: Study, data: Data) ->
 def test_calibrations_are_carried_to_a_changed_graph(study: Study, data: Data) -> None:
     same = study.carried_to([replace(out, graph=data) for out in study.outputs])
     assert torch.equal(same.log_probs("scar")[0], study.log_probs("scar")[0])
-    runs = train(data, training=Training(hidden=8, epochs=30, patience=None), seeds=range(2))
+    runs = train(data, training=Training(hidden_channels=8, epochs=30, patience=None), seeds=range(2))
     changed = with_mixed_features(data, 1.0, torch.Generator().manual_seed(0))
     moved = study.carried_to([observe(run.model, changed) for run in runs])
     assert moved.graph is changed

@@ -24,7 +24,7 @@ def build(wheel: Path, target: Path) -> None:
     nodes, features = graph.features.shape
     sizes = tuple(len(graph.splits[key]) for key in ("train", "val", "test"))
     unlabelled = graph.splits["no_label"]
-    assert (nodes, graph.edge_index.shape[1], features, graph.classes) == (3327, 9104, 3703, 6)
+    assert (nodes, graph.edge_index.shape[1], features, graph.num_classes) == (3327, 9104, 3703, 6)
     assert sizes == (120, 500, 1000)
     assert len(unlabelled) == 15
     assert graph.features[unlabelled].nnz == 0

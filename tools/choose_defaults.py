@@ -1,4 +1,4 @@
-"""Settle what the papers of GATS, GETS and WATS leave open, on validation labels alone: results/defaults.md.
+"""Settle what the papers of GETS and WATS leave open, on validation labels alone: results/defaults.md.
 
     GRAPHCAL_DATA=... python tools/choose_defaults.py --publish results
 
@@ -15,11 +15,10 @@ import torch
 import typer
 
 import graphcal as gc
-from graphcal.engine.linear import folds
-from graphcal.methods.gats import GATS
+from graphcal.core import Outputs, blinded
+from graphcal.engine.node_order import kfold
 from graphcal.methods.gets import GETS
 from graphcal.methods.wats import WATS
-from graphcal.core import Outputs, blinded
 
 GRAPHS = {
     "cora": "public",
@@ -29,8 +28,6 @@ GRAPHS = {
     "photo": "per-class",
 }
 CANDIDATES = {  # (recipe, nodes that decide when to stop)
-    "GATS, decay to zero, as its code": (GATS(decay_to="zero"), "train"),
-    "GATS, decay to neutral": (GATS(decay_to="neutral"), "train"),
     "GETS, lr 0.1, stop on training nodes": (GETS(lr=0.1), "train"),
     "GETS, lr 0.01, stop on training nodes": (GETS(lr=0.01), "train"),
     "GETS, lr 0.001, stop on training nodes": (GETS(lr=0.001), "train"),
@@ -43,7 +40,7 @@ def unseen_nll(recipe: gc.core.Recipe, stop: str, out: Outputs) -> float:
     """Mean NLL of the validation nodes, each from a fit without its fold."""
     val = out.graph.val_mask.nonzero().flatten()
     total = 0.0
-    for fold in folds(len(val), 5, torch.Generator().manual_seed(0)):
+    for fold in kfold(len(val), 5, torch.Generator().manual_seed(0)):
         held = val[fold]
         on = out.graph.val_mask.clone()
         on[held] = False
@@ -61,13 +58,13 @@ def main(
     found: dict[str, list[float]] = {name: [] for name in CANDIDATES}
     for graph in names:
         data = blinded(gc.load(graph, protocol=GRAPHS[graph]))
-        trained = gc.train(data, training=gc.training.recipe("cagcn", "gcn", graph), seeds=range(runs))
+        trained = gc.train(data, training=gc.training.published("cagcn", "gcn", graph).training, seeds=range(runs))
         for name, (recipe, stop) in CANDIDATES.items():
             nll = [unseen_nll(recipe, stop, run.outputs) for run in trained]
             found[name].append(sum(nll) / runs)
             print(f"{graph:10s} {name:40s} {found[name][-1]:.4f}", file=sys.stderr, flush=True)
     lines = [
-        "# Defaults of GATS, GETS and WATS, settled on validation labels",
+        "# Defaults of GETS and WATS, settled on validation labels",
         "",
         f"Five-fold cross-validated NLL of the validation nodes; GCN, recipe cagcn, {runs} models a graph. "
         "No test label is read (`python tools/choose_defaults.py --publish results`).",

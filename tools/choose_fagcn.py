@@ -5,7 +5,7 @@
 
 Candidates: the defaults of FAGCN's code, the setting that a user of it quotes from Section 5.2 of the paper
 (bdy9527/FAGCN, issue 1), and draws with a fixed seed from the search space of the paper. Stopping rule, epochs and initial law
-are those of the recipe `official`. Cora, citeseer and pubmed: the public split with three seeds; other graphs: their first three
+are those of the published training `official`. Cora, citeseer and pubmed: the public split with three seeds; other graphs: their first three
 geom-gcn splits. The order is that of the mean validation accuracy, then of the mean validation NLL.
 """
 
@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 
 import graphcal as gc
 from graphcal import metrics
-from graphcal.models import FAGCN
 from graphcal.core import blinded
-from graphcal.training import Run, Training, recipe, train
+from graphcal.models import FAGCN
+from graphcal.training import Run, Training, published, train
 
 PUBLIC = ("cora", "citeseer", "pubmed")
 RUNS = 3
@@ -80,8 +80,8 @@ def trainer(name: str) -> Callable[[FAGCN, Training], list[Run]]:
 
 def judged(setting: Setting, name: str, runs_of: Callable[[FAGCN, Training], list[Run]]) -> Judged:
     training = replace(
-        recipe("official", "fagcn", name),
-        hidden=setting.hidden,
+        published("official", "fagcn", name).training,
+        hidden_channels=setting.hidden,
         lr=setting.lr,
         dropout=setting.dropout,
         input_dropout=setting.dropout,
@@ -107,7 +107,7 @@ def row(found: Judged) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", help="a graph that the recipe trains FAGCN on")
+    parser.add_argument("name", help="a graph to train FAGCN on")
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--deepest", type=int, default=8, help="draw up to so many layers: time grows with them")
     parser.add_argument("--seed", type=int, default=0, help="of the draws")

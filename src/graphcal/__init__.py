@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from graphcal.core import CalibratedModel, Calibration, FinalLayer, Outputs, Recipe
+    from graphcal.core import Calibration, FinalLayer, Outputs, Recipe
     from graphcal.datasets import load, read, synthetic
     from graphcal.explanation import explain
     from graphcal.graphs import structure
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from graphcal.persist import restore, save
     from graphcal.pipeline import run
     from graphcal.reports import report
+    from graphcal.serving import CalibratedModel
     from graphcal.study import Study
     from graphcal.training import Run, Training, param_groups, train
     from graphcal.tuning import tune_decay
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "BACKBONES": "models",
     "CALIBRATORS": "methods",
-    "CalibratedModel": "core",
+    "CalibratedModel": "serving",
     "Calibration": "core",
     "FinalLayer": "core",
     "Measurement": "metrics",

@@ -5,24 +5,33 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 
-def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> Path:
-    """Write ``content`` beside ``path`` under another name, and move it into place when all of it is on the disk."""
+@contextlib.contextmanager
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to write to, under another name beside ``path``; moved into place when all of it is on the disk."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         with open(partial, "xb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    return path
+
+
+def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> Path:
+    """Write ``content``, all of it or nothing."""
+    with atomic_file(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+    return Path(path)
 
 
 def check_writable(folder: str | os.PathLike[str], size: int = 1 << 20) -> None:

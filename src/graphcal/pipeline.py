@@ -7,15 +7,12 @@ why the nodes that changed most have their confidence, and the verdict in words.
 from __future__ import annotations
 
 import json
-import platform
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch_geometric
 from torch_geometric.data import Data
 
 import graphcal
@@ -26,7 +23,8 @@ from graphcal.methods import CALIBRATORS
 from graphcal.metrics import METRICS
 from graphcal.reports import build, verdict
 from graphcal.study import Progress, Study
-from graphcal.training import Training, preset, train
+from graphcal.training import Training, published, train
+from graphcal.versions import installed_versions
 
 SHOWN = ("accuracy", "ece", "ece_floor", "ece_excess")  # in a notebook cell
 
@@ -65,7 +63,7 @@ class Results:
 def run(
     dataset: str | Data = "citeseer",
     backbone: str = "gcn",
-    calibrators: Sequence[str] = ("ts", "scar"),
+    calibrators: Sequence[str] = ("ts", "scar", "graph-scar"),
     seeds: Iterable[int] = range(10),
     labels_per_class: int = 20,
     protocol: str | None = None,
@@ -82,8 +80,8 @@ def run(
     recipes = {name: CALIBRATORS[name]() for name in dict.fromkeys(["none", *calibrators])}
     data = load(dataset, protocol, labels_per_class, split) if isinstance(dataset, str) else dataset
     seeds = list(seeds)
-    published = preset("cagcn", backbone, data.get("name"), labels_per_class)
-    chosen = training or published.training
+    settings = published("cagcn", backbone, data.get("name"), labels_per_class)
+    chosen = training or settings.training
     if final_weight_decay is not None:
         chosen = replace(chosen, final_weight_decay=final_weight_decay)
 
@@ -92,7 +90,7 @@ def run(
             progress(f"training {len(seeds)} seeds together, {running} still learning", epoch, epochs)
 
     started = time.perf_counter()
-    runs = train(data, published.backbone, chosen, seeds, progress=epoch_done)
+    runs = train(data, settings.backbone, chosen, seeds, progress=epoch_done)
     train_seconds = time.perf_counter() - started
     study = Study.of([run.outputs for run in runs], recipes, on=data.val_mask, progress=progress)
     methods = study.to_dict(study.measure(data.test_mask, bins))
@@ -110,7 +108,7 @@ def run(
         "nodes": {name: int(data[f"{name}_mask"].sum()) for name in ("train", "val", "test")},
         "bins": bins,
         "train_seconds": train_seconds,
-        "versions": versions(),
+        "versions": installed_versions(),
         "methods": methods,
     }
     return Results({**record, "verdict": verdict(record)})
@@ -129,12 +127,3 @@ def explain_changes(study: Study, methods: dict[str, Any]) -> None:
         for node, one in zip(changed, found):
             terms = [[term, round(value, 3)] for term, value in one.lead_terms]
             node["explanation"] = {"sentence": one.sentence, "terms": terms}
-
-
-def versions() -> dict[str, str]:
-    return {
-        "graphcal": graphcal.__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "torch_geometric": torch_geometric.__version__,
-    }

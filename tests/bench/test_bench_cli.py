@@ -84,7 +84,7 @@ if __name__ == "__main__":
 
 
 def longer(folder: Path) -> session.Session:
-    base = {"protocol": "public", "block": 2, "training": {"epochs": 100, "hidden": 16}}
+    base = {"protocol": "public", "block": 2, "training": {"epochs": 100, "hidden_channels": 16}}
     return session.Session.of(small(runs=8, base=base), folder)
 
 

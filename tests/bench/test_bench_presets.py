@@ -156,8 +156,8 @@ def test_errors_name_the_thing_and_the_choices() -> None:
         settled(small(base={"colour": "red"}), {"dataset": "citeseer", "backbone": "gcn"}, "ts")
     with pytest.raises(ValueError, match="unknown calibrator 'nope'; choose one of none, ts"):
         list(expanded(small(methods=["x"], define={"x": {"calibrator": "nope"}})))
-    with pytest.raises(ValueError, match="calibrator 'ts' has no setting alpha; it has solver"):
-        list(expanded(small(methods=["x"], define={"x": {"calibrator": "ts", "settings": {"alpha": 1}}})))
+    with pytest.raises(ValueError, match="calibrator 'vs' has no setting alpha; it has bias"):
+        list(expanded(small(methods=["x"], define={"x": {"calibrator": "vs", "settings": {"alpha": 1}}})))
 
 
 OWN = """

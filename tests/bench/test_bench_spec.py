@@ -30,7 +30,7 @@ def test_the_key_does_not_depend_on_the_order_of_settings() -> None:
         replace(CELL, bins=15),
         replace(CELL, stop="train"),
         replace(CELL, calibrator="none", settings={}),
-        replace(CELL, settings={"solver": "accumulated"}),
+        replace(CELL, settings={"steps": 200}),
         replace(CELL, bases=(replace(BASE, dataset="cora"),)),
         replace(CELL, bases=(replace(BASE, row_normalise=False),)),
         replace(CELL, bases=(replace(BASE, training={"lr": 0.02, "epochs": 5}),)),

@@ -14,8 +14,8 @@ from graphcal.paper import reviewers
 from graphcal.paper.reviewers import weights_table, zero_decay
 from graphcal.training import Training
 
-QUICK = Training(hidden=8, epochs=30, patience=None, dropout=0.0)
-FEW = {"none": Uncalibrated(), "ts": TemperatureScaling(), "scar": SCAR(graph=False)}
+QUICK = Training(hidden_channels=8, epochs=30, patience=None, dropout=0.0)
+FEW = {"none": Uncalibrated(), "ts": TemperatureScaling(), "scar": SCAR()}
 
 
 def test_one_weight_or_two_and_a_start_from_zero_decay() -> None:

@@ -9,7 +9,7 @@ from graphcal.plots.tuning import draw_decay_curve, draw_decay_sweep, save_decay
 from graphcal.training import Training
 from graphcal.tuning import sweep_decay, tune_decay
 
-QUICK = Training(hidden=8, epochs=40, patience=None, dropout=0.0, weight_decay=5e-3)
+QUICK = Training(hidden_channels=8, epochs=40, patience=None, dropout=0.0, weight_decay=5e-3)
 
 
 def test_pictures_show_the_curves(tmp_path) -> None:

@@ -4,10 +4,10 @@ import os
 import shutil
 
 import pytest
-from sample_results import sample_results
 
 from conftest import random_graph
 from graphcal.reports import report
+from sample_results import sample_results
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
@@ -221,7 +221,7 @@ def test_the_page_of_a_real_run_works(browser, tmp_path):
     from graphcal.pipeline import run
     from graphcal.training import Training
 
-    done = run(random_graph(nodes=400), seeds=range(2), training=Training(epochs=40, hidden=16))
+    done = run(random_graph(nodes=400), seeds=range(2), training=Training(epochs=40, hidden_channels=16))
     page = done.save(tmp_path)
     assert page.stat().st_size < 1_000_000
     found = Opened(browser, page)

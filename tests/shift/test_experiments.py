@@ -12,8 +12,8 @@ from graphcal.shift import out_of_distribution, wrong_predictions
 from graphcal.shift.experiments import separation
 from graphcal.training import Training, train
 
-QUICK = Training(hidden=8, epochs=30, patience=None, dropout=0.0)
-FEW = {"none": Uncalibrated(), "ts": TemperatureScaling(), "scar": SCAR(graph=False)}
+QUICK = Training(hidden_channels=8, epochs=30, patience=None, dropout=0.0)
+FEW = {"none": Uncalibrated(), "ts": TemperatureScaling(), "scar": SCAR()}
 
 
 def test_separation_is_the_share_of_pairs_in_the_right_order() -> None:

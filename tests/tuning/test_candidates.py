@@ -7,7 +7,7 @@ from graphcal.methods import TemperatureScaling
 from graphcal.training import Training
 from graphcal.tuning import tune_decay
 
-QUICK = Training(hidden=8, epochs=40, patience=None, dropout=0.0, weight_decay=5e-3)
+QUICK = Training(hidden_channels=8, epochs=40, patience=None, dropout=0.0, weight_decay=5e-3)
 
 
 def test_after_judges_the_calibrated_model() -> None:

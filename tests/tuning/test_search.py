@@ -19,7 +19,7 @@ from graphcal.tuning.candidates import DecayCandidate
 from graphcal.tuning.search import _bisect
 
 PLAIN = replace(score(torch.tensor([[0.8, 0.2]]).log(), torch.tensor([0])), accuracy=0.8)
-QUICK = Training(hidden=8, epochs=40, patience=None, dropout=0.0, weight_decay=5e-3)
+QUICK = Training(hidden_channels=8, epochs=40, patience=None, dropout=0.0, weight_decay=5e-3)
 
 
 class KnownCurve:

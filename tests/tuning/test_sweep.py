@@ -11,7 +11,7 @@ from graphcal import metrics
 from graphcal.training import Training, train
 from graphcal.tuning import sweep_decay
 
-QUICK = Training(hidden=8, epochs=40, patience=None, dropout=0.0, weight_decay=5e-3)
+QUICK = Training(hidden_channels=8, epochs=40, patience=None, dropout=0.0, weight_decay=5e-3)
 
 
 def test_a_sweep_puts_the_decay_where_it_says() -> None:

@@ -7,12 +7,12 @@ training; the same graph and backbone; the same backbone; anything. Fitting like
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from graphcal.bench.records import Record, Store
-from graphcal.bench.spec import Base, Cell, canonical
+from graphcal.bench.spec import Cell, TrainingGroup, canonical
 
 
 @dataclass
@@ -30,40 +30,40 @@ class Costs:
             self._take(store.record(key))
 
     def _take(self, record: Record) -> None:
-        base = record.spec["bases"][0]
-        for name in _training_names(base):
+        group = record.spec["groups"][0]
+        for name in _training_names(group):
             self.train.setdefault(name, []).append(float(record.seconds["train"]))
-        tries = len(record.spec["bases"])
-        for name in _fitting_names(base["dataset"], record.spec["calibrator"]):
+        tries = len(record.spec["groups"])
+        for name in _fitting_names(group["dataset"], record.spec["calibrator"]):
             self.fit.setdefault(name, []).append(tries * (record.seconds["fit"] + record.seconds["apply"]))
 
-    def of_training(self, base: Base) -> float | None:
-        """Seconds of one core for all the models of a base."""
-        described = {"dataset": base.dataset, "backbone": base.backbone, "training": base.training}
-        found = _nearest(self.train, _training_names(described))
-        return None if found is None else found * len(base.runs)
+    def of_training(self, group: TrainingGroup) -> float | None:
+        """Seconds of one core for all the models of a group."""
+        described = {"dataset": group.dataset, "backbone": group.backbone, "training": group.training}
+        seconds = _nearest(self.train, _training_names(described))
+        return None if seconds is None else seconds * len(group.runs)
 
     def of_fitting(self, cell: Cell) -> float | None:
-        return _nearest(self.fit, _fitting_names(cell.base.dataset, cell.calibrator))
+        return _nearest(self.fit, _fitting_names(cell.group.dataset, cell.calibrator))
 
     def left(self, cells: Iterable[Cell], store: Store) -> float | None:
         """Seconds of one core for cells that are not finished; None before anything is known."""
-        total, bases = 0.0, {}
+        total, groups = 0.0, {}
         for cell in cells:
             one = self.of_fitting(cell)
             if one is None:
                 return None
             total += one
-            bases.update({base.key: base for base in cell.bases})
-        for key, base in bases.items():
+            groups.update({group.key: group for group in cell.groups})
+        for key, group in groups.items():
             if not store.cache_path(key).exists():
-                total += self.of_training(base) or 0.0
+                total += self.of_training(group) or 0.0
         return total
 
 
-def _training_names(base: dict[str, Any]) -> list[str]:
-    graph, backbone = base["dataset"], base["backbone"]
-    return [canonical([graph, backbone, base["training"]]), f"{graph} {backbone}", backbone, ""]
+def _training_names(group: Mapping[str, Any]) -> list[str]:
+    graph, backbone = group["dataset"], group["backbone"]
+    return [canonical([graph, backbone, group["training"]]), f"{graph} {backbone}", backbone, ""]
 
 
 def _fitting_names(dataset: str, calibrator: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Where jobs run: here, in a pool of processes, or on a Ray cluster. One small interface, the same records from each.
 
-    Engine.map(work, jobs, tick) -> reports, in the order in which jobs end
+    Engine.map(work, jobs, tick) -> results, in the order in which jobs end
 
 ``work(job, tick)`` computes the unfinished cells of a job and writes them; ``tick()`` is called about once a second. Every
 worker computes with one thread: two workers on two cores do not fight, and sums are added in the same order everywhere.
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from graphcal.bench.spec import Job
+from graphcal.files import write_atomically
 
 Tick = Callable[[], None]
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -33,7 +34,7 @@ M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
 
 
 @dataclass(frozen=True)
-class Report:
+class JobResult:
     """What became of one job."""
 
     job: Job
@@ -42,11 +43,11 @@ class Report:
     lost: str = ""  # the worker died: why
 
 
-Work = Callable[[Job, Tick], Report]
+Work = Callable[[Job, Tick], JobResult]
 
 
 class Engine(Protocol):
-    def map(self, work: Work, jobs: Sequence[Job], tick: Tick) -> Iterator[Report]: ...
+    def map(self, work: Work, jobs: Sequence[Job], tick: Tick) -> Iterator[JobResult]: ...
 
 
 def silence() -> None:
@@ -57,7 +58,7 @@ def silence() -> None:
 class Serial:
     """One job after the other, in this process."""
 
-    def map(self, work: Work, jobs: Sequence[Job], tick: Tick) -> Iterator[Report]:
+    def map(self, work: Work, jobs: Sequence[Job], tick: Tick) -> Iterator[JobResult]:
         for job in jobs:
             yield work(job, tick)
             tick()
@@ -93,25 +94,27 @@ def _keep_memory() -> None:
 class Processes:
     """A pool of processes. A worker that dies (out of memory, say) costs its job, not the run."""
 
-    workers: int = 0  # 0: one a core
+    workers: int = 0  # 0: one per core
     tries: int = 3  # how often a job may be there when the pool breaks; several run at once, and only one is to blame
 
-    def map(self, work: Work, jobs: Sequence[Job], tick: Tick) -> Iterator[Report]:
+    def map(self, work: Work, jobs: Sequence[Job], tick: Tick) -> Iterator[JobResult]:
         waiting, seen = list(jobs), dict.fromkeys((job.key for job in jobs), 0)
         while waiting:
-            running: dict[Future[Report], Job] = {}
+            running: dict[Future[JobResult], Job] = {}
             try:
                 yield from self._pool(work, waiting, running, tick)
             except BrokenProcessPool as death:
                 for job in running.values():
                     seen[job.key] += 1
                     if seen[job.key] >= self.tries:
-                        yield Report(job, lost=str(death))
+                        yield JobResult(job, lost=str(death))
                     else:
                         waiting.append(job)
 
-    def _pool(self, work: Work, waiting: list[Job], running: dict[Future[Report], Job], tick: Tick) -> Iterator[Report]:
-        """Reports until ``waiting`` is empty; ``running`` is what was under way when the pool broke."""
+    def _pool(
+        self, work: Work, waiting: list[Job], running: dict[Future[JobResult], Job], tick: Tick
+    ) -> Iterator[JobResult]:
+        """Results until ``waiting`` is empty; ``running`` is what was under way when the pool broke."""
         count = self.workers or os.cpu_count() or 1
         pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _become_worker)
         before = set(multiprocessing.active_children())
@@ -122,9 +125,9 @@ class Processes:
                     running[pool.submit(work, job, silence)] = job
                 done, _ = wait(running, TICK_SECONDS, FIRST_COMPLETED)
                 for future in done:
-                    report = future.result()
+                    result = future.result()
                     del running[future]
-                    yield report
+                    yield result
                 tick()
         finally:
             if running:  # interrupted, or the pool broke
@@ -141,9 +144,9 @@ class RayTasks:
     """
 
     address: str | None = None
-    workers: int = 0  # of a local cluster; 0: one a core
+    workers: int = 0  # of a local cluster; 0: one per core
 
-    def map(self, work: Work, jobs: Sequence[Job], tick: Tick) -> Iterator[Report]:
+    def map(self, work: Work, jobs: Sequence[Job], tick: Tick) -> Iterator[JobResult]:
         ray = _ray()
         started = not ray.is_initialized()
         if started:
@@ -185,22 +188,20 @@ def _ray() -> Any:
     return ray
 
 
-def _remote(work: Work, job: Job) -> tuple[Report, dict[str, bytes]]:
-    report = work(job, silence)
-    return report, {name: Path(name).read_bytes() for name in report.written}
+def _remote(work: Work, job: Job) -> tuple[JobResult, dict[str, bytes]]:
+    result = work(job, silence)
+    return result, {name: Path(name).read_bytes() for name in result.written}
 
 
-def _received(ray: Any, reference: Any, job: Job) -> Report:
+def _received(ray: Any, reference: Any, job: Job) -> JobResult:
     try:
-        report, files = ray.get(reference)
+        result, files = ray.get(reference)
     except ray.exceptions.RayError as death:
-        return Report(job, lost=str(death).strip().splitlines()[-1])
-    from graphcal.bench.records import write_atomically
-
+        return JobResult(job, lost=str(death).strip().splitlines()[-1])
     for name, content in files.items():
         if not Path(name).exists():
             write_atomically(Path(name), content)
-    return report
+    return result
 
 
 ENGINES = ("process", "serial", "ray")

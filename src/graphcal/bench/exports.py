@@ -1,18 +1,89 @@
-"""A table as CSV, for one line a method or one line a run, and as LaTeX."""
+"""The files of a finished (or half-finished) preset.
+
+NAME.md NAME.html NAME.tex    the table for people
+NAME.csv NAME-runs.csv        one line per method, one line per run
+NAME.svg                      a figure, where there is one to draw
+NAME-seconds.md               how long it took: different every time; all others are the same bytes for the same records
+"""
 
 from __future__ import annotations
 
 import csv
 import io
+import os
+import platform
+from pathlib import Path
 from typing import Any
 
-from graphcal.bench.markdown import AXIS_TITLES, axis_cells, plus_minus
-from graphcal.bench.tables import Table
+from graphcal.bench.contents import axis_cells, axis_title, seconds_blocks, table_blocks
+from graphcal.bench.costs import clock
+from graphcal.bench.document import Command, Drawing, Heading, html, markdown, paragraph
+from graphcal.bench.figures import figure_of
+from graphcal.bench.tabulation import Table
+from graphcal.files import write_atomically
+from graphcal.plots.figure import svg
 
-METRICS = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "nll", "brier", "signed_gap")
+EXPORTED = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "nll", "brier", "signed_gap")
 
 
-def _written(header: list[str], body: list[list[Any]]) -> str:
+def write_files(table: Table, folder: Path) -> list[Path]:
+    """Write every form of the table into the folder; gives the paths."""
+    name, blocks, drawing = table.preset.name, table_blocks(table), _drawing(table)
+    shown = [*blocks[:2], *drawing, *blocks[2:]]  # below title and source
+    texts = {
+        f"{name}.md": markdown(blocks),
+        f"{name}.csv": csv_of_methods(table),
+        f"{name}-runs.csv": csv_of_runs(table),
+        f"{name}.tex": latex(table),
+        f"{name}.html": html(table.preset.title, shown),
+        f"{name}-seconds.md": markdown(seconds_blocks(table)),
+        **{figure.file: figure.svg for figure in drawing},
+    }
+    return [write_atomically(folder / file, text) for file, text in texts.items()]
+
+
+def publish(table: Table, command: str, folder: Path) -> list[Path]:
+    """The table for people, with the command that makes it, the time it took and the machine's shape."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    versions = next((e.records[0].versions for row in table.rows for e in row.entries.values() if e.records), {})
+    made = (
+        f"Computing time: {clock(computing_seconds(table))} of one core. Machine: {os.cpu_count()} cores, {memory:.0f} GB, "
+        f"{platform.machine()}, no GPU. " + ", ".join(f"{k} {v}" for k, v in versions.items()) + "."
+    )
+    name, (title, *blocks), drawing = table.preset.name, table_blocks(table), _drawing(table)
+    how = [Heading(2, "How it was made"), Command(command), paragraph(made)]
+    texts = {
+        f"{name}.md": markdown([title, *drawing, *blocks, *how, *seconds_blocks(table, level=2)]),
+        f"{name}.csv": csv_of_methods(table),
+        f"{name}-runs.csv": csv_of_runs(table),
+        **{figure.file: figure.svg for figure in drawing},
+    }
+    return [write_atomically(folder / file, text) for file, text in texts.items()]
+
+
+def _drawing(table: Table) -> list[Drawing]:
+    """The figure, where there is one."""
+    figure = figure_of(table)
+    return [] if figure is None else [Drawing(table.preset.title, f"{table.preset.name}.svg", svg(figure))]
+
+
+def computing_seconds(table: Table) -> float:
+    """Seconds of one core behind the table; a training that several methods share is counted once."""
+    trained: dict[tuple[str, str], float] = {}
+    total = 0.0
+    for row in table.rows:
+        for entry in row.entries.values():
+            for record in entry.records:
+                run = str(record.spec["run"])
+                trained |= {(group, run): float(seconds) for group, seconds in record.seconds["trained"].items()}
+                total += record.seconds["fit"] + record.seconds["apply"]
+    return total + sum(trained.values())
+
+
+# --------------------------------------------------------------------------------------------------------- CSV and LaTeX
+
+
+def _csv(header: list[str], body: list[list[Any]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows([header, *body])
@@ -20,21 +91,11 @@ def _written(header: list[str], body: list[list[Any]]) -> str:
 
 
 def csv_of_methods(table: Table) -> str:
-    """One line for each method in each row: mean and sd of every metric, and the published value."""
-    names = list(table.rows[0].facts)
-    values = [f"{where}{m}_{part}" for where in ("", "all_") for m in METRICS for part in ("mean", "sd")]
-    header = [
-        *names,
-        "method",
-        "title",
-        "runs",
-        *values,
-        "published_mean",
-        "published_sd",
-        "differs",
-        "best",
-        "missing",
-    ]
+    """One line per method in each row: mean and sd of every metric, and the published value."""
+    names = list(table.rows[0].place)
+    values = [f"{where}{m}_{part}" for where in ("", "all_") for m in EXPORTED for part in ("mean", "sd")]
+    published = ("published_mean", "published_sd", "differs", "best", "missing")
+    header = [*names, "method", "title", "runs", *values, *published]
     body: list[list[Any]] = []
     for row in table.rows:
         for method, entry in row.entries.items():
@@ -43,35 +104,35 @@ def csv_of_methods(table: Table) -> str:
                 numbers = [
                     f"{part(m, where):.6f}"
                     for where in ("test", "unlabelled")
-                    for m in METRICS
+                    for m in EXPORTED
                     for part in (entry.mean, entry.sd)
                 ]
-            published = [f"{v:.2f}" for v in entry.published] if entry.published else ["", ""]
+            paper = [f"{v:.2f}" for v in entry.published] if entry.published else ["", ""]
             differs = int(entry.differs(table.preset.metric))
             body.append(
-                [*(row.facts[n] for n in names), method, table.preset.title_of(method), len(entry.records), *numbers,
-                 *published, differs, int(entry.best), entry.missing]
+                [*(row.place[n] for n in names), method, table.preset.title_of(method), len(entry.records), *numbers,
+                 *paper, differs, int(entry.best), entry.missing]
             )  # fmt: skip
-    return _written(header, body)
+    return _csv(header, body)
 
 
 def csv_of_runs(table: Table) -> str:
-    """One line for each run."""
-    names = list(table.rows[0].facts)
-    header = [*names, "method", "split", "seed", *METRICS, *(f"all_{m}" for m in METRICS), "changed"]
+    """One line per run."""
+    names = list(table.rows[0].place)
+    header = [*names, "method", "split", "seed", *EXPORTED, *(f"all_{m}" for m in EXPORTED), "changed"]
     body: list[list[Any]] = []
     for row in table.rows:
         for method, entry in row.entries.items():
             for record in entry.records:
                 split, seed = record.spec["run"]
-                numbers = [f"{record.result[where][m]:.6f}" for where in ("test", "unlabelled") for m in METRICS]
-                body.append([*(row.facts[n] for n in names), method, split, seed, *numbers, record.result["changed"]])
-    return _written(header, body)
+                numbers = [f"{record.result[where][m]:.6f}" for where in ("test", "unlabelled") for m in EXPORTED]
+                body.append([*(row.place[n] for n in names), method, split, seed, *numbers, record.result["changed"]])
+    return _csv(header, body)
 
 
 def latex(table: Table) -> str:
     """The grid with booktabs; bold as in the Markdown."""
-    head = [*(AXIS_TITLES.get(n, n) for n in table.axes), *(_escaped(table.preset.title_of(m)) for m in table.methods)]
+    head = [*map(axis_title, table.axes), *(_escaped(table.preset.title_of(m)) for m in table.methods)]
     lines = [f"% {table.preset.title}. Source: {table.preset.source}.",
              rf"\begin{{tabular}}{{{'l' * len(table.axes)}{'r' * len(table.methods)}}}", r"\toprule",
              " & ".join(head) + r" \\", r"\midrule"]  # fmt: skip
@@ -82,7 +143,7 @@ def latex(table: Table) -> str:
             if entry is None or not entry.records:
                 cells.append("--" if entry is not None else "")
                 continue
-            text = plus_minus(entry, table.preset.metric).replace(" ± ", r"{\scriptsize $\pm$") + "}"
+            text = entry.plus_minus(table.preset.metric).replace(" ± ", r"{\scriptsize $\pm$") + "}"
             cells.append(rf"\textbf{{{text}}}" if entry.best else text)
         lines.append(" & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"

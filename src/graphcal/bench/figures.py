@@ -2,8 +2,8 @@
 
 reliability  one diagram for each row and method (or each value of ``columns``)
 histograms   confidences of right and wrong predictions, likewise
-sweep        metrics over an axis, one line a method, one panel a metric and graph
-runtime      seconds against ECE, one panel a graph
+sweep        metrics over an axis, one line per method, one panel per metric and graph
+runtime      seconds against ECE, one panel per graph
 table        mean ranks with their critical difference, where there are enough rows
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphcal.bench.tables import Entry, Row, Table
+from graphcal.bench.tabulation import Entry, Row, Table
 from graphcal.metrics.bins import Reliability, mean_reliability
 from graphcal.metrics.names import metric_of
 from graphcal.metrics.ranks import Ranks
@@ -57,7 +57,7 @@ def _reliability(bins: Mapping[str, Any]) -> Reliability:
 
 def _name(table: Table, row: Row, without: Sequence[str] = ()) -> str:
     shown = [n for n in table.axes if n not in without] or ["dataset"]
-    return ", ".join(str(row.facts[n]) for n in shown)
+    return ", ".join(str(row.place[n]) for n in shown)
 
 
 def _diagrams(table: Table, draw: Callable[[Reliability, Axes], None]) -> Figure | None:
@@ -67,7 +67,7 @@ def _diagrams(table: Table, draw: Callable[[Reliability, Axes], None]) -> Figure
     for row in table.rows:
         line = lines.setdefault(_name(table, row, [across] if across else []), [])
         for method, entry in row.entries.items():
-            title = f"{across} {row.facts[across]:g}" if across else table.preset.title_of(method)
+            title = f"{across} {row.place[across]:g}" if across else table.preset.title_of(method)
             if entry.records:
                 line.append((title, entry))
     lines = {name: line for name, line in lines.items() if line}
@@ -105,7 +105,7 @@ def _sweep(table: Table) -> Figure | None:
                 for m in table.methods
             }
             draw_sweep(
-                [float(row.facts[x]) for row in rows], curves, ax, asked.get("label", x), bool(asked.get("log", False))
+                [float(row.place[x]) for row in rows], curves, ax, asked.get("label", x), bool(asked.get("log", False))
             )
             ax.set_title(name, fontsize="small")
             ax.set_ylabel(metric_of(metric).heading)

@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,14 +20,12 @@ from safetensors.torch import save
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcal.bench.records import Store, write_atomically
-from graphcal.bench.spec import Base, RunId, canonical
+from graphcal.bench.records import Store
+from graphcal.bench.spec import RunId, TrainingGroup, canonical
 from graphcal.core import FinalLayer, Outputs
 from graphcal.datasets import load
-from graphcal.engine.cutting import Graph, whole
-from graphcal.engine.operators import feature_matrix, plain_adjacency
-from graphcal.engine.receptive import Field
-from graphcal.models import BACKBONES, OnGraph, Replicas, Shape, SingleModel, Spec
+from graphcal.files import write_atomically
+from graphcal.models import BACKBONES, ModelConfig, Replicas, TrainedGNN
 from graphcal.training import Replica, Run, Training, train_replicas
 
 
@@ -37,7 +35,7 @@ class Graphs:
     def __init__(self) -> None:
         self._loaded: dict[tuple[str, str, bool | None], dict[tuple[int, int], Data]] = {}
 
-    def of(self, base: Base, split: int) -> Data:
+    def of(self, base: TrainingGroup, split: int) -> Data:
         known = self._loaded.setdefault((base.dataset, base.protocol, base.row_normalise), {})
         asked = (base.labels_per_class, split)
         if asked not in known:
@@ -57,7 +55,7 @@ class Models:
     seconds: float
 
 
-def models_of(base: Base, store: Store, graphs: Graphs) -> Models:
+def models_of(base: TrainingGroup, store: Store, graphs: Graphs) -> Models:
     """The trained models: found in the cache, or trained and put there. Two processes never train the same base at once."""
     path = store.cache_path(base.key)
     if not path.exists():
@@ -67,7 +65,7 @@ def models_of(base: Base, store: Store, graphs: Graphs) -> Models:
     return _read(base, path)
 
 
-def _train(base: Base, path: Path, graphs: Graphs) -> None:
+def _train(base: TrainingGroup, path: Path, graphs: Graphs) -> None:
     splits = [graphs.of(base, split) for split, _ in base.runs]
     replicas = [
         Replica(seed, train_mask=graph.train_mask, val_mask=graph.val_mask)
@@ -79,7 +77,7 @@ def _train(base: Base, path: Path, graphs: Graphs) -> None:
     del seen.test_mask
     backbone = BACKBONES[base.backbone](**base.architecture)
     started = time.process_time()
-    runs = train_replicas(seen, backbone, Training(**base.training), replicas)
+    runs = train_replicas(seen, backbone, Training.from_dict(base.training), replicas)
     seconds = time.process_time() - started
     tensors: dict[str, Tensor] = {}
     for number, run in enumerate(runs):
@@ -89,37 +87,29 @@ def _train(base: Base, path: Path, graphs: Graphs) -> None:
             kept |= {"weight": out.final.weight, "bias": out.final.bias}
         kept |= {f"state/{name}": value for name, value in model.state_dict().items()}
         tensors |= {f"{number}/{name}": t.detach().contiguous().clone() for name, t in kept.items() if t is not None}
-    shape = asdict(_replicas(runs[0]).shape)
-    about = {"base": canonical(asdict(base)), "seconds": repr(seconds), "shape": canonical(shape)}
+    config = asdict(_replicas(runs[0]).config)
+    about = {"base": canonical(asdict(base)), "seconds": repr(seconds), "config": canonical(config)}
     write_atomically(path, save(tensors, about))
 
 
 def _replicas(run: Run) -> Replicas:
-    assert isinstance(run.model, SingleModel)
+    assert isinstance(run.model, TrainedGNN)
     return run.model.replicas
 
 
-def _read(base: Base, path: Path) -> Models:
+def _read(base: TrainingGroup, path: Path) -> Models:
     with safe_open(path, "pt") as file:
         seconds = float(file.metadata()["seconds"])
     outputs = {run: partial(_outputs, base, path, number) for number, run in enumerate(base.runs)}
     return Models(outputs, seconds / len(base.runs))
 
 
-def _outputs(base: Base, path: Path, number: int, graph: Data) -> Outputs:
+def _outputs(base: TrainingGroup, path: Path, number: int, graph: Data) -> Outputs:
     with safe_open(path, "pt") as file:
         mine = f"{number}/"
         kept = {name[len(mine) :]: file.get_tensor(name) for name in file.keys() if name.startswith(mine)}  # noqa: SIM118
-        shape = Shape(**json.loads(file.metadata()["shape"]))
-    spec = BACKBONES[base.backbone](**base.architecture)
-    model = spec.build(shape, [torch.Generator()])
-    model.load_state_dict({name[len("state/") :]: t for name, t in kept.items() if name.startswith("state/")})
+        config = ModelConfig(**json.loads(file.metadata()["config"]))
+    state = {name[len("state/") :]: t for name, t in kept.items() if name.startswith("state/")}
+    model = TrainedGNN.from_state(BACKBONES[base.backbone](**base.architecture), config, state)
     final = FinalLayer.from_weight(kept["weight"], kept["bias"]) if "weight" in kept else None
-    handle = OnGraph(model, cache(lambda: _whole_graph(spec, model, graph)), graph.edge_index)
-    return Outputs(kept["logits"], graph, final, kept.get("hidden"), handle)
-
-
-def _whole_graph(spec: Spec, model: Replicas, graph: Data) -> Field:
-    edges = plain_adjacency(graph.edge_index, int(graph.num_nodes))
-    operator, x = spec.prepare(edges, feature_matrix(graph.x))
-    return whole(Graph(operator, x, graph.edge_index.device, model.shape.input_dropout), model.depth)
+    return Outputs(kept["logits"], graph, final, kept.get("hidden"), model.on(graph))

@@ -1,11 +1,15 @@
 """Presets: a table or figure as a TOML file that says what differs, and from where each value comes.
 
+    extends    another file, beside this one or installed: tables are merged, rules appended, the rest is replaced
     axes       what is varied: dataset, labels_per_class, backbone, and any name a method binds to a setting
-    methods    the columns, named in ``methods.toml`` or in the preset: training overrides + recipe
-    set        rules {where, ...} applied in order to the cells they match: settings published for one dataset, say
-    published  what the paper printed, mean and sd: ``values`` by method, ``every`` for all others; ``remark`` marks its errors
+    methods    the columns: names under ``define``, or of calibrators; "all" for every calibrator
+    define     a method: training overrides + recipe
+    set        rules {where, ...} applied in order to the slots they match: settings published for one dataset, say
+    published  what a paper printed, mean and sd, and ``remark`` on it (`graphcal.bench.printed_numbers`)
     reasons    why a dataset may be missing, printed in the place of its numbers when it cannot be loaded
 
+This package has no preset of its own. Installed ones are the TOML files of the packages that the entry-point group
+``graphcal.presets`` names; any other file is given by its path. A file without a title is there to be extended.
 `graphcal.bench.expansion` turns a preset into cells.
 """
 
@@ -14,21 +18,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+from graphcal.bench.printed_numbers import look_up
+from graphcal.plugins import Names
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib  # type: ignore[import-not-found]
+    import tomli as tomllib
 
-
+PACKAGES: Names[ModuleType] = Names("preset", {})  # of TOML files
 NEEDED = ("title", "source", "runs", "methods", "axes")  # what no preset goes without
 
 
 @dataclass(frozen=True)
 class Preset:
+    """A table or figure: what is computed, and how it is shown."""
+
     name: str
     title: str
     source: str
@@ -43,8 +52,8 @@ class Preset:
     rivals: Sequence[str] = ()
     caption: str = ""
     rules: Sequence[Mapping[str, Any]] = ()
-    published: Sequence[Mapping[str, Any]] = ()
-    remarks: Sequence[Mapping[str, Any]] = ()
+    published: Sequence[Mapping[str, Any]] = ()  # {where, values, every}: see `graphcal.bench.printed_numbers`
+    remarks: Sequence[Mapping[str, Any]] = ()  # {where, text}
     reasons: Mapping[str, str] = field(default_factory=dict)
     figure: Mapping[str, Any] = field(default_factory=dict)
 
@@ -52,62 +61,112 @@ class Preset:
         return str(self.methods[method].get("title", method))
 
 
+def preset_titles() -> dict[str, str]:
+    """Name and title of every installed preset."""
+    texts = {name: _toml(path) for name, path in sorted(_installed().items())}
+    return {name: str(text["title"]) for name, text in texts.items() if "title" in text}
+
+
+def read_preset(name: str) -> Preset:
+    """The installed preset of that name, or the one in a file of your own whose name ends with ``.toml``."""
+    known = preset_titles()
+    if not name.endswith(".toml"):
+        if name not in known:
+            raise ValueError(f"unknown preset {name!r}; {_choices(known)}")
+        return build_preset(name, _merged(_installed()[name]))
+    path = Path(name)
+    if path.stem in known:
+        raise ValueError(f"{path} has the name of an installed preset, and would replace its tables: rename it")
+    text = _merged(path)
+    missing = [key for key in NEEDED if key not in text]
+    if missing:
+        raise ValueError(f"{path} lacks {', '.join(missing)}; a preset needs {', '.join(NEEDED)}")
+    return build_preset(path.stem, text)
+
+
+def build_preset(name: str, text: Mapping[str, Any]) -> Preset:
+    """A preset from its parsed TOML."""
+    methods = _methods(name, text["methods"], text.get("define", {}))
+    published, remarks = look_up(text.get("published", ()), text.get("numbers"))
+    return Preset(
+        name=name,
+        title=text["title"],
+        source=text["source"],
+        axes=text["axes"],
+        methods=methods,
+        runs=text["runs"],
+        base=text.get("base", {}),
+        kind=text.get("kind", "table"),
+        metric=text.get("metric", "ece"),
+        against=text.get("against", ""),
+        own=text.get("own", ""),
+        rivals=tuple(text.get("rivals", ())),
+        caption=text.get("caption", ""),
+        rules=text.get("set", ()),
+        published=published,
+        remarks=[*text.get("remark", ()), *remarks],
+        reasons=text.get("reasons", {}),
+        figure=text.get("figure", {}),
+    )
+
+
+def matches(where: Mapping[str, Any], slot: Mapping[str, Any]) -> bool:
+    """Every key of ``where`` has the value, or one of the values."""
+    return all(slot.get(key) in (value if isinstance(value, list) else [value]) for key, value in where.items())
+
+
+def _methods(preset: str, wanted: Sequence[str] | str, defined: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    if wanted != "all" and set(wanted) <= defined.keys():
+        return {method: defined[method] for method in wanted}
+    from graphcal.methods import CALIBRATORS
+
+    if wanted == "all":  # those of this library
+        return {name: {"title": name, "calibrator": name} for name in CALIBRATORS.own}
+    known = {**{name: {"calibrator": name} for name in CALIBRATORS}, **defined}
+    missing = [method for method in wanted if method not in known]
+    if missing:
+        raise ValueError(f"preset {preset!r} names the methods {', '.join(missing)}; known are {', '.join(known)}")
+    return {method: known[method] for method in wanted}
+
+
 # ---------------------------------------------------------------------------------------------------------------- reading
 
 
-def preset_names() -> list[str]:
-    folder = resources.files("graphcal.bench") / "presets"
-    return sorted(entry.name[: -len(".toml")] for entry in folder.iterdir() if entry.name not in ("methods.toml",))
+def _installed() -> dict[str, Path]:
+    """Every TOML file of every announced package, by its name; the first package has a name for itself."""
+    files: dict[str, Path] = {}
+    for name, package in PACKAGES.items():
+        if not hasattr(package, "__path__"):
+            raise ValueError(f"presets are TOML files in a package, but {name!r} announces {package!r}")
+        for folder in package.__path__:
+            for path in Path(folder).glob("*.toml"):
+                files.setdefault(path.stem, path)
+    return files
 
 
-def preset_titles() -> dict[str, str]:
-    return {name: str(_merged(name)["title"]) for name in preset_names()}
+def _choices(known: Mapping[str, str]) -> str:
+    own = "a file of your own that ends with .toml"
+    return f"choose one of {', '.join(known)}, or {own}" if known else f"no preset is installed: give {own}"
 
 
-def preset(name: str) -> Preset:
-    """The preset of that name, or the one in a file of your own whose name ends with ``.toml``."""
-    if name.endswith(".toml"):
-        return _preset_in(Path(name))
-    if name not in preset_names():
-        raise ValueError(
-            f"unknown preset {name!r}; choose one of {', '.join(preset_names())}, or a file of your own that ends with .toml"
-        )
-    return preset_of(name, _merged(name))
-
-
-def _preset_in(path: Path) -> Preset:
+def _toml(path: Path) -> dict[str, Any]:
     try:
         text = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"there is no preset file {path}") from None
     except tomllib.TOMLDecodeError as fault:
         raise ValueError(f"{path} is not TOML: {fault}") from None
-    if path.stem in preset_names():
-        raise ValueError(
-            f"{path} has the name of a preset that is here already, and would replace its tables: rename it"
-        )
-    if "extends" in text and text["extends"] not in preset_names():
-        raise ValueError(f"{path} extends {text['extends']!r}; choose one of {', '.join(preset_names())}")
-    whole = _on_top(text)
-    missing = [key for key in NEEDED if key not in whole]
-    if missing:
-        raise ValueError(f"{path} lacks {', '.join(missing)}; a preset needs {', '.join(NEEDED)}")
-    return preset_of(path.stem, whole)
+    if "numbers" in text:  # a path, seen from this file
+        text["numbers"] = path.parent / text["numbers"]
+    return text
 
 
-def _toml(name: str) -> dict[str, Any]:
-    return tomllib.loads((resources.files("graphcal.bench") / "presets" / f"{name}.toml").read_text(encoding="utf-8"))
-
-
-def _merged(name: str) -> dict[str, Any]:
-    return _on_top(_toml(name))
-
-
-def _on_top(own: dict[str, Any]) -> dict[str, Any]:
-    """A file on top of the one it extends: tables are merged, rules are appended, the rest is replaced."""
+def _merged(path: Path) -> dict[str, Any]:
+    """A file on top of the one it extends."""
+    own = _toml(path)
     if "extends" not in own:
         return own
-    whole = _merged(own.pop("extends"))
+    whole = _merged(_extended(path, own.pop("extends")))
     for key, value in own.items():
         if key in ("base", "reasons", "define"):
             whole[key] = {**whole.get(key, {}), **value}
@@ -118,45 +177,11 @@ def _on_top(own: dict[str, Any]) -> dict[str, Any]:
     return whole
 
 
-def preset_of(name: str, text: Mapping[str, Any]) -> Preset:
-    """A preset from its parsed TOML. ``methods`` are names; ``define`` adds to and overrides ``methods.toml``."""
-    common = _toml("methods")
-    known = {**common["methods"], **text.get("define", {})}
-    wanted = _every_calibrator(known) if text["methods"] == "all" else text["methods"]
-    missing = [method for method in wanted if method not in known]
-    if missing:
-        raise ValueError(f"preset {name!r} names the methods {', '.join(missing)}; known are {', '.join(known)}")
-    return Preset(
-        name=name,
-        title=text["title"],
-        source=text["source"],
-        axes=text["axes"],
-        methods={method: known[method] for method in wanted},
-        runs=text["runs"],
-        base=text.get("base", {}),
-        kind=text.get("kind", "table"),
-        metric=text.get("metric", "ece"),
-        against=text.get("against", ""),
-        own=text.get("own", ""),
-        rivals=tuple(text.get("rivals", ())),
-        caption=text.get("caption", ""),
-        rules=[*common["set"], *text.get("set", ())],
-        published=text.get("published", ()),
-        remarks=text.get("remark", ()),
-        reasons=text.get("reasons", {}),
-        figure=text.get("figure", {}),
-    )
-
-
-def _every_calibrator(known: dict[str, Any]) -> list[str]:
-    """One method for every name in `CALIBRATORS`, on the common training."""
-    from graphcal.methods import CALIBRATORS
-
-    for name in CALIBRATORS:
-        known[name] = {"title": name, "calibrator": name}
-    return list(CALIBRATORS)
-
-
-def matches(where: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Every key of ``where`` has the value, or one of the values."""
-    return all(facts.get(key) in (value if isinstance(value, list) else [value]) for key, value in where.items())
+def _extended(path: Path, name: str) -> Path:
+    beside = path.with_name(f"{name}.toml")
+    if beside.exists() and beside != path:
+        return beside
+    installed = _installed()
+    if name not in installed or name == path.stem:
+        raise ValueError(f"{path} extends {name!r}; {_choices(preset_titles())}")
+    return installed[name]

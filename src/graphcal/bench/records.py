@@ -1,4 +1,4 @@
-"""A folder of results: one JSON file a cell, written whole or not at all.
+"""A folder of results: one JSON file per cell, written whole or not at all.
 
     FOLDER/records/KEY.json         a finished cell; finished = the file exists
     FOLDER/records/KEY.safetensors  its log-probabilities and labels on the test nodes, so that methods can be compared in pairs
@@ -8,7 +8,8 @@
 
 A file is written under another name and moved into place, so a reader sees all of it or nothing, several processes may share
 a folder, and a kill at any moment loses at most the cells in flight. What was measured (``result``) and how long it took
-(``seconds``) are apart: the first is the same on every run, the second is not.
+(``seconds``) are apart: the first is the same on every run, the second is not. A record whose cell is not the one it is named
+after is refused.
 """
 
 from __future__ import annotations
@@ -16,18 +17,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import platform
-import secrets
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphcal import __version__
-from graphcal.bench.spec import Cell, canonical
+from graphcal.bench.spec import Cell, canonical, digest
+from graphcal.files import write_atomically
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,28 +50,6 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         return {"spec": self.spec, "result": self.result, "seconds": self.seconds, "versions": self.versions}
-
-
-@lru_cache(maxsize=1)
-def versions() -> dict[str, str]:
-    names = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn")
-    found = {name: metadata.version(name) for name in names}
-    return {"graphcal": __version__, "python": platform.python_version(), **found}
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """The file has all of the content or does not exist."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        with open(partial, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
 
 
 class Store:
@@ -116,11 +91,18 @@ class Store:
 
     def fail(self, cell: Cell, error: BaseException) -> None:
         last = traceback.format_exception(type(error), error, error.__traceback__)
-        found = {"spec": cell.to_dict(), "error": f"{type(error).__name__}: {error}", "traceback": "".join(last)}
-        write_atomically(self.failure_path(cell.key), (canonical(found) + "\n").encode())
+        failure = {"spec": cell.to_dict(), "error": f"{type(error).__name__}: {error}", "traceback": "".join(last)}
+        write_atomically(self.failure_path(cell.key), (canonical(failure) + "\n").encode())
 
     def record(self, key: str) -> Record:
-        return Record(**json.loads(self.record_path(key).read_text(encoding="utf-8")))
+        path = self.record_path(key)
+        record = Record(**json.loads(path.read_text(encoding="utf-8")))
+        if digest(record.spec) != key:
+            raise ValueError(
+                f"{path} holds the result of another cell ({digest(record.spec)}): it was renamed or edited; "
+                "remove it, and the cell is computed again"
+            )
+        return record
 
     def error(self, key: str) -> str:
         """Why a cell failed; empty when another process has finished it since."""
@@ -133,8 +115,8 @@ class Store:
         """(log-probabilities, labels) of the test nodes."""
         from safetensors.torch import load_file
 
-        found = load_file(self.nodes_path(key))
-        return found["log_probs"], found["y"]
+        nodes = load_file(self.nodes_path(key))
+        return nodes["log_probs"], nodes["y"]
 
     @contextlib.contextmanager
     def lock(self, name: str, wait: bool = True) -> Iterator[bool]:

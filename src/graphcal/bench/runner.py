@@ -1,6 +1,6 @@
 """Compute cells: train (or find) the models, study, write.
 
-    base -> trained models (cached) -> Outputs -> Study (blinds, fits, applies, measures) -> record
+    training group -> trained models (cached) -> Outputs -> Study (blinds, fits, applies, measures) -> record
 
 Models are trained on a graph where every label outside the training and validation nodes is gone.
 """
@@ -19,20 +19,21 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcal.bench.engines import Engine, Report, Tick
+from graphcal.bench.engines import Engine, JobResult, Tick
 from graphcal.bench.models import Graphs, Models, models_of
-from graphcal.bench.records import Record, Store, versions
-from graphcal.bench.spec import Base, Cell, Job
+from graphcal.bench.records import Record, Store
+from graphcal.bench.spec import Cell, Job, TrainingGroup
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics import Scores, reliability
 from graphcal.study import FittedRun, Study
+from graphcal.versions import installed_versions
 
 
 @dataclass(frozen=True)
 class Tried:
     """A cell's calibrator on one candidate training, and what validation says of it."""
 
-    base: Base
+    group: TrainingGroup
     train_seconds: float
     study: Study
     validation: Scores
@@ -48,14 +49,14 @@ class Tried:
         return one
 
 
-def try_base(cell: Cell, base: Base, models: Models, graph: Data) -> Tried:
+def try_group(cell: Cell, group: TrainingGroup, models: Models, graph: Data) -> Tried:
     """Fit the cell's calibrator on the validation nodes of one candidate; seconds are those of one core."""
     out = models.outputs[cell.run](graph)
     stop = {"val": graph.val_mask, "train": graph.train_mask, "none": None}[cell.stop]
     recipe = CALIBRATORS[cell.calibrator](**cell.settings)
     study = Study.of([out], {cell.calibrator: recipe}, on=graph.val_mask, stop=stop, clock=time.process_time)
     ((validation,),) = study.scores(graph.val_mask, cell.bins).values()
-    return Tried(base, models.seconds, study, validation)
+    return Tried(group, models.seconds, study, validation)
 
 
 def unlabelled(graph: Data) -> Tensor:
@@ -66,7 +67,7 @@ def unlabelled(graph: Data) -> Tensor:
 
 def compute(cell: Cell, models: Mapping[str, Models], graph: Data) -> tuple[Record, Tensor, Tensor]:
     """The record of a cell, and its log-probabilities and labels on the test nodes."""
-    tried = [try_base(cell, base, models[base.key], graph) for base in cell.bases]
+    tried = [try_group(cell, group, models[group.key], graph) for group in cell.groups]
     best = min(tried, key=lambda one: one.validation.nll)
     test, y, log_probs = graph.test_mask, graph.y, best.fitted.log_probs
     result: dict[str, Any] = {
@@ -77,16 +78,16 @@ def compute(cell: Cell, models: Mapping[str, Models], graph: Data) -> tuple[Reco
         "nodes": {"all": len(y), **{name: int(graph[f"{name}_mask"].sum()) for name in ("train", "val", "test")}},
         "changed": int((log_probs.argmax(-1) != best.study.outputs[0].pred)[test].sum()),
         "fitted": best.fitted.calibration.extra_repr(),
-        "chosen": best.base.training if len(tried) > 1 else None,
+        "chosen": best.group.training if len(tried) > 1 else None,
     }
     seconds = {
-        "trained": {one.base.key: one.train_seconds for one in tried},
+        "trained": {one.group.key: one.train_seconds for one in tried},
         "train": best.train_seconds,
         "search": sum(one.train_seconds + one.fitted.fit_seconds for one in tried if one is not best),
         "fit": best.fitted.fit_seconds,
         "apply": best.fitted.apply_seconds,
     }
-    return Record(cell.to_dict(), result, seconds, versions()), log_probs[test], y[test]
+    return Record(cell.to_dict(), result, seconds, installed_versions()), log_probs[test], y[test]
 
 
 @contextlib.contextmanager
@@ -109,29 +110,29 @@ class Bench:
     models: dict[str, Models] = field(default_factory=dict)
     faults: dict[str, Exception] = field(default_factory=dict)
 
-    def models_of(self, base: Base) -> Models:
-        if base.key in self.faults:  # it would fail again, and take as long
-            raise self.faults[base.key]
-        if base.key not in self.models:
+    def models_of(self, group: TrainingGroup) -> Models:
+        if group.key in self.faults:  # it would fail again, and take as long
+            raise self.faults[group.key]
+        if group.key not in self.models:
             try:
-                self.models[base.key] = models_of(base, self.store, self.graphs)
+                self.models[group.key] = models_of(group, self.store, self.graphs)
             except Exception as fault:
-                self.faults[base.key] = fault
+                self.faults[group.key] = fault
                 raise
-        return self.models[base.key]
+        return self.models[group.key]
 
     def compute(self, cell: Cell) -> None:
-        models = {base.key: self.models_of(base) for base in cell.bases}
-        graph = self.graphs.of(cell.base, cell.run[0])
+        models = {group.key: self.models_of(group) for group in cell.groups}
+        graph = self.graphs.of(cell.group, cell.run[0])
         self.store.put(cell, *compute(cell, models, graph))
 
 
-def work(job: Job, tick: Tick, folder: str, wait: bool) -> Report:
+def work(job: Job, tick: Tick, folder: str, wait: bool) -> JobResult:
     """Compute what is unfinished of a job. A cell that fails is recorded with its error and the next one begins."""
     store, written = Store(folder), list[Path]()
     with store.lock(f"job-{job.key}", wait) as mine, one_thread():
         if not mine:
-            return Report(job, busy=True)
+            return JobResult(job, busy=True)
         bench = Bench(store)
         for cell in job.cells:
             if store.has(cell):
@@ -143,7 +144,7 @@ def work(job: Job, tick: Tick, folder: str, wait: bool) -> Report:
                 store.fail(cell, error)
                 written.append(store.failure_path(cell.key))
             tick()
-    return Report(job, tuple(str(path) for path in written))
+    return JobResult(job, tuple(str(path) for path in written))
 
 
 def run(jobs: Sequence[Job], store: Store, engine: Engine, tick: Tick) -> None:

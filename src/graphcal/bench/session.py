@@ -2,7 +2,7 @@
 
 session = Session.of("table-gcn", folder, only="dataset=cora", runs=10)
 session.run(engine, tick)
-session.write()
+write_files(session.table(), folder)
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from pathlib import Path
 
 from graphcal.bench.costs import Costs
 from graphcal.bench.engines import Engine, Tick
-from graphcal.bench.expansion import Absent, Placed, absences, expanded
-from graphcal.bench.only import Only
-from graphcal.bench.presets import Preset, preset
-from graphcal.bench.records import Store, write_atomically
+from graphcal.bench.expansion import Blank, Filter, Slot, blanks, expand
+from graphcal.bench.presets import Preset, read_preset
+from graphcal.bench.records import Store
 from graphcal.bench.spec import Cell, jobs_of
-from graphcal.bench.tables import Table, tabulate
+from graphcal.bench.tabulation import Table, tabulate
 from graphcal.datasets.sources import at_hand, find
+from graphcal.files import write_atomically
 
 
 @dataclass
 class Session:
     preset: Preset
-    placed: Sequence[Placed]
-    absent: Sequence[Absent]
+    slots: Sequence[Slot]
+    blanks: Sequence[Blank]
     store: Store
     costs: Costs = field(default_factory=Costs)
 
     @classmethod
     def of(cls, name: str | Preset, folder: str | Path, only: str = "", runs: int | None = None) -> Session:
         """A named preset, or one made in code. ``only`` and ``runs`` take a part of it."""
-        chosen = preset(name) if isinstance(name, str) else name
-        part = Only.parse(only, chosen)
-        placed = list(expanded(chosen, runs, part))
-        if not placed:
-            raise ValueError(f"--only {only}: no cell of {chosen.name} has all of these")
-        return cls(chosen, placed, list(absences(chosen, part)), Store(folder))
+        preset = read_preset(name) if isinstance(name, str) else name
+        part = Filter.parse(only, preset)
+        slots = list(expand(preset, runs, part))
+        if not slots:
+            raise ValueError(f"--only {only}: no cell of {preset.name} has all of these")
+        return cls(preset, slots, list(blanks(preset, part)), Store(folder))
 
     @cached_property
     def cells(self) -> dict[str, Cell]:
-        """Each cell once: the same one may stand in two places."""
-        return {one.cell.key: one.cell for one in self.placed}
+        """Each cell once: the same one may stand in two slots."""
+        return {slot.cell.key: slot.cell for slot in self.slots}
 
     @cached_property
     def unavailable(self) -> dict[str, str]:
         """Datasets that cannot be loaded here, and why."""
         faults = {}
-        for name in dict.fromkeys(cell.base.dataset for cell in self.unfinished()):
+        for name in dict.fromkeys(cell.group.dataset for cell in self.unfinished()):
             try:
                 if at_hand(name) is None:
                     find(name)
@@ -65,7 +65,7 @@ class Session:
 
     def todo(self) -> list[Cell]:
         """What a run would compute: unfinished, and on a graph that can be loaded."""
-        return [cell for cell in self.unfinished() if cell.base.dataset not in self.unavailable]
+        return [cell for cell in self.unfinished() if cell.group.dataset not in self.unavailable]
 
     def finished(self) -> int:
         return len(self.store.finished() & self.cells.keys())
@@ -87,10 +87,10 @@ class Session:
     def remember(self) -> None:
         """Leave in the folder what was asked for, so that `status` can say how far it is."""
         asked = {"preset": self.preset.name, "cells": list(self.cells)}
-        write_atomically(self.store.folder / "plans" / f"{self.preset.name}.json", json.dumps(asked).encode())
+        write_atomically(self.store.folder / "plans" / f"{self.preset.name}.json", json.dumps(asked))
 
     def table(self) -> Table:
-        return tabulate(self.preset, self.placed, self.absent, self.store)
+        return tabulate(self.preset, self.slots, self.blanks, self.store)
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,10 @@ def status(folder: str | Path) -> list[Status]:
     store, plans = Store(folder), sorted((Path(folder) / "plans").glob("*.json"))
     if not plans:
         raise ValueError(f"{folder} holds no benchmark: `graphcal bench PRESET --out {folder}` starts one")
-    done, failed, found = store.finished(), store.failed(), []
+    done, failed, states = store.finished(), store.failed(), []
     for path in plans:
         asked = json.loads(path.read_text(encoding="utf-8"))
         keys = set(asked["cells"])
         errors = {key: store.error(key) for key in sorted(failed & keys)}
-        found.append(Status(asked["preset"], len(keys), len(done & keys), errors))
-    return found
+        states.append(Status(asked["preset"], len(keys), len(done & keys), errors))
+    return states

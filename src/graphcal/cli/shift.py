@@ -27,6 +27,9 @@ def shift(
     ),
     table: str = typer.Option("shift", help=f"Which table: {', '.join(TABLES)}."),
     backbone: str = typer.Option("gcn", help="The model to train: gcn, gat, sage, ... (docs/backbones.md)."),
+    calibrator: str = typer.Option(
+        "none,ts,scar,graph-scar", help="Calibrators to compare, separated by commas (see `graphcal methods`)."
+    ),
     seeds: int = typer.Option(3, min=1, help="How many times to train."),
     unknown: int = typer.Option(0, min=0, help="The class that is left out in the table `shift`."),
     labels_per_class: int = typer.Option(
@@ -40,15 +43,17 @@ def shift(
     graphcal shift citeseer                      # mixed features, rewired edges, an unknown class
     graphcal shift cora --table wrong            # confidence on right and on wrong predictions
     """
+    from graphcal.methods import CALIBRATORS
     from graphcal.shift import out_of_distribution, wrong_predictions
 
     if table not in TABLES:
         raise ValueError(f"--table {table!r} is not one of {', '.join(TABLES)}")
+    methods = {name: CALIBRATORS[name]() for name in (part.strip() for part in calibrator.split(",")) if name}
     data = graph_of(dataset, protocol, labels_per_class)
     if table == "shift":
-        rows = out_of_distribution(data, backbone, seeds=range(seeds), unknown=unknown)
+        rows = out_of_distribution(data, backbone, seeds=range(seeds), unknown=unknown, methods=methods)
     else:
-        rows = wrong_predictions(data, backbone, seeds=range(seeds))
+        rows = wrong_predictions(data, backbone, seeds=range(seeds), methods=methods)
     if json:
         typer.echo(json_format.dumps(rows))
     else:

@@ -2,8 +2,8 @@
 
 from graphcal.datasets.blockmodel import synthetic
 from graphcal.datasets.catalog import NAMES
-from graphcal.datasets.files import read
 from graphcal.datasets.loading import load
+from graphcal.datasets.own_files import read
 from graphcal.datasets.protocols import PROTOCOLS
 
 __all__ = ["NAMES", "PROTOCOLS", "load", "read", "synthetic"]

@@ -25,6 +25,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from graphcal.files import atomic_file
+
 SPLIT_KEYS = ("train", "val", "test", "train_masks", "val_masks", "test_masks", "no_label", "self_loops")
 _NEEDED = ("edge_index", "feat_data", "feat_indices", "feat_indptr", "feat_shape", "labels")
 
@@ -39,11 +41,11 @@ class GraphArrays:
     splits: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
-    def nodes(self) -> int:
+    def num_nodes(self) -> int:
         return int(self.labels.shape[0])
 
     @property
-    def classes(self) -> int:
+    def num_classes(self) -> int:
         return int(self.labels.max()) + 1
 
     @property
@@ -116,14 +118,8 @@ def save_npz(path: Path, graph: GraphArrays) -> None:
         "labels": graph.labels.astype(np.int16),
         **graph.splits,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(partial, "wb") as file:
-            np.savez_compressed(file, **parts)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with atomic_file(path) as file:
+        np.savez_compressed(file, **parts)
 
 
 def digest(graph: GraphArrays) -> str:

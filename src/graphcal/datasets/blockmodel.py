@@ -28,8 +28,8 @@ BLOCK = 1_000_000
 
 
 def synthetic(
-    nodes: int = 10_000,
-    classes: int = 5,
+    num_nodes: int = 10_000,
+    num_classes: int = 5,
     degree: float = 8.0,
     homophily: float = 0.8,
     feature_signal: float = 0.2,
@@ -39,18 +39,18 @@ def synthetic(
     words_per_node: int = 12,
     labels_per_class: int = 20,
 ) -> Data:
-    """A graph with `labels_per_class` training nodes a class, a tenth of the nodes for validation, the rest for test."""
-    _refuse(nodes, classes, degree, homophily, feature_signal, words, words_per_node, labels_per_class)
+    """A graph with `labels_per_class` training nodes per class, a tenth of the nodes for validation, the rest for test."""
+    _refuse(num_nodes, num_classes, degree, homophily, feature_signal, words, words_per_node, labels_per_class)
     rng = np.random.default_rng(seed)
-    labels = rng.integers(classes, size=nodes, dtype=np.int16)
-    edge_index = _edges(labels, classes, round(nodes * degree / 2), homophily, rng)
-    features = _features(labels, classes, feature_signal, words, words_per_node, rng)
-    split = _split(labels, classes, labels_per_class, rng)
+    labels = rng.integers(num_classes, size=num_nodes, dtype=np.int16)
+    edge_index = _edges(labels, num_classes, round(num_nodes * degree / 2), homophily, rng)
+    features = _features(labels, num_classes, feature_signal, words, words_per_node, rng)
+    split = _split(labels, num_classes, labels_per_class, rng)
     data = tensors(GraphArrays(edge_index, features, labels), split, row_normalise=False)
-    data.num_classes = classes
+    data.num_classes = num_classes
     data.name, data.protocol = "synthetic", f"{labels_per_class} per class, 1/10 validation, rest test"
     data.source = (
-        f"synthetic({nodes}, classes={classes}, degree={degree}, homophily={homophily}, "
+        f"synthetic({num_nodes}, num_classes={num_classes}, degree={degree}, homophily={homophily}, "
         f"feature_signal={feature_signal}, seed={seed})"
     )
     return data
@@ -60,10 +60,10 @@ def _refuse(
     nodes: int, classes: int, degree: float, homophily: float, signal: float, words: int, per_node: int, rate: int
 ) -> None:
     wrong = {
-        f"classes must be at least 2, not {classes}": classes < 2,
-        f"nodes must be at least {4 * rate * classes} for {rate} labels in {classes} classes, not {nodes}": nodes
+        f"num_classes must be at least 2, not {classes}": classes < 2,
+        f"num_nodes must be at least {4 * rate * classes} for {rate} labels in {classes} classes, not {nodes}": nodes
         < 4 * rate * classes,
-        f"degree must be between 0 and nodes / 4, not {degree}": not 0 <= degree <= nodes / 4,
+        f"degree must be between 0 and num_nodes / 4, not {degree}": not 0 <= degree <= nodes / 4,
         f"homophily must be in [0, 1], not {homophily}": not 0 <= homophily <= 1,
         f"feature_signal must be in [0, 1], not {signal}": not 0 <= signal <= 1,
         f"words must be at least one for each of {classes} classes, not {words}": words < classes,

@@ -21,10 +21,10 @@ class Listed:
     """One line of the list."""
 
     name: str
-    nodes: int
-    edges: int
-    features: int
-    classes: int
+    num_nodes: int
+    num_edges: int
+    num_features: int
+    num_classes: int
     protocol: str
     sources: tuple[str, ...]  # the ways to get it anew
     here: str  # where it is on this machine: embedded, GRAPHCAL_DATA, cache, or nothing
@@ -46,14 +46,14 @@ class SplitSizes:
 
 
 @dataclass(frozen=True)
-class Card:
+class DatasetCard:
     """One dataset, measured on the graph itself."""
 
     name: str
-    nodes: int
-    edges: int
-    features: int
-    classes: int
+    num_nodes: int
+    num_edges: int
+    num_features: int
+    num_classes: int
     nodes_per_class: tuple[int, ...]
     homophily: float  # the share of edges whose ends have the same label, among edges with both labels
     isolated: int
@@ -76,12 +76,12 @@ def listing(root: str | os.PathLike[str] | None = None) -> list[Listed]:
         found = at_hand(name, root)
         here = found[1] if found else ""
         sources = ("download", "index") if name in GRAPHS else ("download",)
-        sizes = (known.nodes, known.edges, known.features, known.classes)
+        sizes = (known.num_nodes, known.num_edges, known.num_features, known.num_classes)
         rows.append(Listed(name, *sizes, known.protocol, sources, here))
     return rows
 
 
-def card(name: str, root: str | os.PathLike[str] | None = None) -> Card:
+def card(name: str, root: str | os.PathLike[str] | None = None) -> DatasetCard:
     """Load a graph and measure it under every protocol that fits it, at its first split."""
     known = entry(name)
     graph, source = find(name, root)
@@ -97,21 +97,21 @@ def card(name: str, root: str | os.PathLike[str] | None = None) -> Card:
                 missing[protocol] = str(fault)
                 continue
             parts = (split.train, split.val, split.test)
-            train, val, test = (int(membership(part, graph.nodes).sum()) for part in parts)
+            train, val, test = (int(membership(part, graph.num_nodes).sum()) for part in parts)
             near = near_training(graph, split)
             sizes = SplitSizes(protocol, rate, rule.splits, train, val, test, near, rule.source, split.notes)
             protocols.append(sizes)
     labelled, (rows, columns) = graph.labelled, graph.edge_index
     both = labelled[rows] & labelled[columns]
-    return Card(
+    return DatasetCard(
         name=name,
-        nodes=graph.nodes,
-        edges=graph.edge_index.shape[1],
-        features=graph.features.shape[1],
-        classes=graph.classes,
-        nodes_per_class=tuple(int(n) for n in np.bincount(graph.labels[labelled], minlength=graph.classes)),
+        num_nodes=graph.num_nodes,
+        num_edges=graph.edge_index.shape[1],
+        num_features=graph.features.shape[1],
+        num_classes=graph.num_classes,
+        nodes_per_class=tuple(int(n) for n in np.bincount(graph.labels[labelled], minlength=graph.num_classes)),
         homophily=float((graph.labels[rows] == graph.labels[columns])[both].mean()),
-        isolated=int((np.bincount(rows, minlength=graph.nodes) == 0).sum()),
+        isolated=int((np.bincount(rows, minlength=graph.num_nodes) == 0).sum()),
         unlabelled=int((~labelled).sum()),
         default_protocol=known.protocol,
         origin=known.origin,
@@ -131,8 +131,8 @@ def membership(nodes: np.ndarray, size: int) -> np.ndarray:
 
 def near_training(graph: GraphArrays, split: Split) -> float:
     """The share of test nodes outside training that have a training neighbour: V_F of the paper."""
-    train, test = membership(split.train, graph.nodes), membership(split.test, graph.nodes)
+    train, test = membership(split.train, graph.num_nodes), membership(split.test, graph.num_nodes)
     rows, columns = graph.edge_index
-    near = np.zeros(graph.nodes, dtype=bool)
+    near = np.zeros(graph.num_nodes, dtype=bool)
     near[columns[train[rows]]] = True
     return float((near & ~train)[test].mean())

@@ -1,6 +1,6 @@
 """The graphs that have a name: their sizes, where they come from, and what is usual for them.
 
-`edges` counts directed entries, both directions stored, self loops and repeats removed. Every count is asserted when a
+`num_edges` counts directed entries, both directions stored, self loops and repeats removed. Every count is asserted when a
 graph is loaded, so a changed file upstream is an error and never a silently different experiment.
 
 Departures: the paper's dataset table gives 124 training nodes for Citeseer at 40 labels per class and 360 for Pubmed at
@@ -15,13 +15,13 @@ from types import MappingProxyType
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
     """What is known of a named graph before it is opened."""
 
-    nodes: int
-    edges: int
-    features: int
-    classes: int
+    num_nodes: int
+    num_edges: int
+    num_features: int
+    num_classes: int
     protocol: str  # the usual one
     origin: str
     licence: str
@@ -38,51 +38,51 @@ _SHCHUR = ("Shchur et al. 2018 (arXiv:1811.05868)", "MIT (repository shchur/gnn-
 _CORAFULL = ("Bojchevski & Günnemann 2018 (arXiv:1707.03815)", "MIT (repository abojchevski/graph2gauss)")
 _LINKX = ("LINKX, Lim et al. 2021 (arXiv:2110.14446), on ogbn-arxiv (arXiv:2005.00687)", "ODC-BY (OGB)")
 
-NAMES: Mapping[str, Entry] = MappingProxyType(
+NAMES: Mapping[str, CatalogEntry] = MappingProxyType(
     {
-        "cora": Entry(
+        "cora": CatalogEntry(
             2708, 10556, 1433, 7, "public", *_PLANETOID, row_normalise=True,
             content="8077cc21639fefbfd15db55ed7bb3d3af119e62f1ed38e0aabc4995abe51c6b0",
         ),
-        "citeseer": Entry(
+        "citeseer": CatalogEntry(
             3327, 9104, 3703, 6, "public", *_PLANETOID, row_normalise=True,
             content="efe1eb5a359d66f4b0a5f4d31f605aa6529f87f27525d9c2a583e8b7a1139f55",
         ),
-        "pubmed": Entry(
+        "pubmed": CatalogEntry(
             19717, 88648, 500, 3, "public", *_PLANETOID, row_normalise=True,
             content="6518889d008a3b89821cdba036c0376c64b90165652a0941ebce32c89d06bd68",
         ),
-        "corafull": Entry(19793, 126842, 8710, 70, "cagcn", *_CORAFULL, counts=True),
-        "chameleon": Entry(
+        "corafull": CatalogEntry(19793, 126842, 8710, 70, "cagcn", *_CORAFULL, counts=True),
+        "chameleon": CatalogEntry(
             2277, 62742, 2325, 5, "geom-gcn", *_GEOM,
             content="f6e7b21bac710f1c833907e85d8e7ddc7c626493e59d75500fbf87b6d146006b",
         ),
-        "squirrel": Entry(
+        "squirrel": CatalogEntry(
             5201, 396706, 2089, 5, "geom-gcn", *_GEOM,
             content="257d020bf76d18b00b1889b0071430dd55419bde284fbda4fcbf8cecd07f211d",
         ),
-        "chameleon-filtered": Entry(
+        "chameleon-filtered": CatalogEntry(
             890, 17708, 2325, 5, "geom-gcn", *_FILTERED,
             content="2f2fec187409a3e133a6e8062efab868249f9d6d5dc533d262b0e07998f7813f",
         ),
-        "squirrel-filtered": Entry(
+        "squirrel-filtered": CatalogEntry(
             2223, 93996, 2089, 5, "geom-gcn", *_FILTERED,
             content="7f570995f8bc402184ebdd76bd75c40a659239aa44314c715299aff3f31063e7",
         ),
-        "arxiv-year": Entry(169343, 2315598, 128, 5, "linkx", *_LINKX),
-        "computers": Entry(
+        "arxiv-year": CatalogEntry(169343, 2315598, 128, 5, "linkx", *_LINKX),
+        "computers": CatalogEntry(
             13752, 491722, 767, 10, "per-class", *_SHCHUR, mirrored=True,
             content="ad58a9a563042102b3031f4b0a3be8fbc7313c92a1f0388e719c74f4fcb7eec7",
         ),
-        "photo": Entry(
+        "photo": CatalogEntry(
             7650, 238162, 745, 8, "per-class", *_SHCHUR, mirrored=True,
             content="7bbbaf5556ddc72db47aeaceb91c8ec55f502bd2c45e42783dee714b2354d515",
         ),
-        "cs": Entry(
+        "cs": CatalogEntry(
             18333, 163788, 6805, 15, "per-class", *_SHCHUR, mirrored=True, counts=True,
             content="683a15164cb04c747c1c393e49891fa4d11eb67a03d310540858134b967fe8a6",
         ),
-        "physics": Entry(
+        "physics": CatalogEntry(
             34493, 495924, 8415, 5, "per-class", *_SHCHUR, mirrored=True, counts=True,
             content="9b8c0407dd4b8697f95cca13c0275b39f07ef14c065ad9932e09cb87acc4a1e7",
         ),
@@ -90,7 +90,7 @@ NAMES: Mapping[str, Entry] = MappingProxyType(
 )  # fmt: skip
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> CatalogEntry:
     """The catalogue entry of a dataset, or an error that lists the names."""
     if name not in NAMES:
         raise ValueError(f"unknown dataset {name!r}; choose one of {', '.join(NAMES)}")

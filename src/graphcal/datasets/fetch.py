@@ -11,7 +11,6 @@ CaGCN's DGL reads, because its SHA-256 is known.
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 import urllib.request
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from pathlib import Path
 from graphcal.datasets.arrays import GraphArrays
 from graphcal.datasets.planetoid import PARTS, read_planetoid
 from graphcal.datasets.raw import read_arxiv_year, read_benchmark, read_heterophilous
+from graphcal.files import atomic_file
 
 OGB_ARXIV = "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
 CORAFULL_SHA256 = "a4e0516cf23ec24eca1ecc57e627414350219fa94337b5b2e232ab58acaf2df7"
@@ -82,21 +82,16 @@ def download(url: str, file: Path) -> None:
     from rich.console import Console
     from rich.progress import wrap_file
 
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f".{file.name}.{os.getpid()}.part")
     length = 0
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, open(partial, "wb") as out:
+        with atomic_file(file) as out, urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
             announced = int(answer.headers.get("Content-Length") or 0)
             console = Console(file=sys.stderr)
             with wrap_file(answer, announced, description=f"fetching {file.name}", console=console) as stream:
                 while chunk := stream.read(1 << 20):
                     out.write(chunk)
                     length += len(chunk)
-        if announced and length != announced:
-            raise ConnectionError(f"{url}: {length} of {announced} bytes came")
-        os.replace(partial, file)
+            if announced and length != announced:
+                raise ConnectionError(f"{length} of {announced} bytes came")
     except OSError as fault:
         raise ConnectionError(f"{url}: {fault}") from fault
-    finally:
-        partial.unlink(missing_ok=True)

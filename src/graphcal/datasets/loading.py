@@ -53,7 +53,7 @@ def load(
 
 
 def tensors(graph: GraphArrays, split: Split, row_normalise: bool) -> Data:
-    """The arrays as a PyG `Data`; `val_index` keeps the validation list with its repeats where it has any."""
+    """The arrays as a PyG `Data`."""
     features = normalised(graph.features) if row_normalise else graph.features
     data = Data(
         x=feature_tensor(features),
@@ -61,9 +61,7 @@ def tensors(graph: GraphArrays, split: Split, row_normalise: bool) -> Data:
         y=torch.from_numpy(graph.labels.astype(np.int64)),
     )
     set_masks(data, split)
-    if len(np.unique(split.val)) < len(split.val):
-        data.val_index = torch.from_numpy(split.val.astype(np.int64))
-    data.num_classes = graph.classes
+    data.num_classes = graph.num_classes
     data.labelled = torch.from_numpy(graph.labelled)  # (N,) Citeseer's 15 have label 0 and none in truth
     data.notes = list(split.notes)
     return data

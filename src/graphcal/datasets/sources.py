@@ -53,8 +53,8 @@ def at_hand(name: str, root: str | os.PathLike[str] | None = None) -> tuple[Path
 def check(name: str, graph: GraphArrays, where: str) -> GraphArrays:
     """Assert the counts the catalogue knows."""
     known = entry(name)
-    expected = (known.nodes, known.edges, known.features, known.classes)
-    found = (graph.nodes, graph.edge_index.shape[1], graph.features.shape[1], graph.classes)
+    expected = (known.num_nodes, known.num_edges, known.num_features, known.num_classes)
+    found = (graph.num_nodes, graph.edge_index.shape[1], graph.features.shape[1], graph.num_classes)
     if found != expected:
         raise ValueError(f"{name} from {where}: (nodes, edges, features, classes) are {found}, expected {expected}")
     return graph

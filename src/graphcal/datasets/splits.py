@@ -78,7 +78,7 @@ def cagcn(graph: GraphArrays, asked: Request) -> Split:
         return Split(train, val, test, (note,))
     train, val, test = graph.splits["train"], graph.splits["val"], graph.splits["test"]
     first = int(val.max()) + 1
-    more = np.arange(first, first + (rate - 20) * graph.classes, dtype=train.dtype)
+    more = np.arange(first, first + (rate - 20) * graph.num_classes, dtype=train.dtype)
     note = f"bug-compatible: {len(more)} of the training nodes were taken in file order, not per class"
     return Split(np.concatenate([train, more]), val, test, (note,) if len(more) else ())
 
@@ -94,7 +94,7 @@ def per_class(graph: GraphArrays, asked: Request) -> Split:
     if rate < 1:
         raise ValueError(f"labels_per_class must be at least 1, not {rate}")
     order = rng.permutation(np.flatnonzero(graph.labelled))
-    members = [order[graph.labels[order] == c] for c in range(graph.classes)]
+    members = [order[graph.labels[order] == c] for c in range(graph.num_classes)]
     train = np.concatenate([nodes[: min(rate, len(nodes) // 2)] for nodes in members])
     rest = order[~np.isin(order, train)]
     small = sum(len(nodes) < 2 * rate for nodes in members)
@@ -124,7 +124,7 @@ def gats(graph: GraphArrays, asked: Request) -> Split:
 def _gats_rule(graph: GraphArrays, rng: np.random.Generator) -> tuple[list[np.ndarray], np.ndarray]:
     """15 % of each class, dealt to the folds in turn; test is 85 % of what is left of the class."""
     order = rng.permutation(np.flatnonzero(graph.labelled))
-    members = [order[graph.labels[order] == c] for c in range(graph.classes)]
+    members = [order[graph.labels[order] == c] for c in range(graph.num_classes)]
     cuts = [int(0.15 * len(nodes)) for nodes in members]
     dealt = np.concatenate([nodes[:cut] for nodes, cut in zip(members, cuts)])
     left = [nodes[cut:] for nodes, cut in zip(members, cuts)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -12,22 +11,13 @@ import scipy.sparse as sp
 import torch
 
 from graphcal.datasets.loading import feature_tensor
+from graphcal.datasets.table_files import TableFile
 
 GROUP = 16  # columns read at a time, so that the table is never whole in memory beside the matrix
 
 
-class Table(Protocol):
-    """A table on disk, of which columns can be read."""
-
-    @property
-    def path(self) -> Path: ...
-    @property
-    def names(self) -> tuple[str, ...]: ...
-    def read(self, names: list[str]) -> pa.Table: ...
-
-
 def features_of(
-    table: Table, taken: list[str], wanted: tuple[str, ...] | None, sparse: str, values: str
+    table: TableFile, taken: list[str], wanted: tuple[str, ...] | None, sparse: str, values: str
 ) -> torch.Tensor:
     """(N, D) the features of a node table, whichever way it has them; `taken` are the columns that are none."""
     if wanted is None and sparse in table.names:
@@ -40,7 +30,7 @@ def features_of(
     return torch.from_numpy(from_columns(table, names))
 
 
-def from_columns(table: Table, names: list[str]) -> np.ndarray:
+def from_columns(table: TableFile, names: list[str]) -> np.ndarray:
     """(N, D) float32, one column after the other."""
     x: np.ndarray | None = None
     for at in range(0, len(names), GROUP):

@@ -30,6 +30,11 @@ class Metric:
         return 100 if self.unit == "percent" else 1
 
     @property
+    def digits(self) -> int:
+        """Decimals of a shown value."""
+        return 2 if self.unit == "percent" else 4
+
+    @property
     def heading(self) -> str:
         """The title with its unit."""
         return f"{self.title} %" if self.unit == "percent" else self.title
@@ -40,8 +45,7 @@ class Metric:
             return "–"
         if self.unit == "seconds":
             return f"{value:.3g} s" if value >= 1 else f"{1000 * value:.3g} ms"
-        digits = (2 if self.unit == "percent" else 4) if digits is None else digits
-        return f"{self.scale * value:{'+' if sign else ''}.{digits}f}"
+        return f"{self.scale * value:{'+' if sign else ''}.{self.digits if digits is None else digits}f}"
 
     def cost(self, value: float) -> float:
         """The value turned so that smaller is better."""

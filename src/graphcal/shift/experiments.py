@@ -17,7 +17,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.core import Recipe
-from graphcal.methods import SCAR, TemperatureScaling, Uncalibrated
+from graphcal.methods import SCAR, GraphSCAR, TemperatureScaling, Uncalibrated
 from graphcal.metrics import mean_scores
 from graphcal.metrics.bins import confidence
 from graphcal.metrics.ranking import auroc_of, grouped
@@ -29,9 +29,8 @@ from graphcal.training import Run, Training, train
 METHODS: dict[str, Recipe] = {
     "none": Uncalibrated(),
     "ts": TemperatureScaling(),
-    "scar (paper's form)": SCAR(graph=False),
-    "scar (no guard)": SCAR(graph=False, keep_predictions=False),
     "scar": SCAR(),
+    "graph-scar": GraphSCAR(),
 }
 SHARES = (0.0, 0.5, 1.0)
 TableRows = list[dict[str, Any]]

@@ -16,12 +16,12 @@ import torch
 from torch_geometric.data import Data
 
 from graphcal.core import Recipe, blinded
-from graphcal.engine.linear import folds
+from graphcal.engine.node_order import kfold
 from graphcal.methods import Uncalibrated
 from graphcal.metrics import Scores, mean_scores, score
-from graphcal.models import backbone_of, name_of
+from graphcal.models import backbone_of
 from graphcal.study import held_out
-from graphcal.training import Replica, Run, Training, recipe, train_replicas
+from graphcal.training import Replica, Run, Training, default_training, train_replicas
 
 Progress = Callable[[int, int, int], None]  # epoch, epochs at most, replicas still training
 FOLDS = 5
@@ -49,7 +49,7 @@ class DecayCandidate:
 
 def training_or_default(backbone: Any, training: Training | None) -> Training:
     """The settings that `train` would use."""
-    return training or recipe("cagcn", name_of(backbone_of(backbone)))
+    return training or default_training(backbone_of(backbone))
 
 
 class Candidates:
@@ -72,8 +72,8 @@ class Candidates:
         self.blind.num_classes = int(data.get("num_classes") or int(data.y.max()) + 1)
         self.nodes = int(data.val_mask.sum())
         generator = generator or torch.Generator().manual_seed(0)
-        self.folds = folds(self.nodes, FOLDS, generator)
-        self.base = Replica(0).decays(self.training)[1]
+        self.folds = kfold(self.nodes, FOLDS, generator)
+        self.base = Replica(0).weight_decays(self.training)[1]
         self.runs: dict[float, list[Run]] = {}
         self.points: dict[float, DecayCandidate] = {}
 

@@ -64,7 +64,7 @@ def sweep_decay(
 
 
 def _replica(place: str, decay: float, seed: int, training: Training) -> Replica:
-    _, own = Replica(seed).decays(training)
+    _, own = Replica(seed).weight_decays(training)
     if place == "final":
         return Replica(seed, final_weight_decay=decay)
     return Replica(seed, weight_decay=decay, final_weight_decay=decay if place == "global" else own)

@@ -1,0 +1,196 @@
+"""From records to a table: means over runs beside the published values, and what may be concluded from them.
+
+A cell differs from the published one (mark ≠) when the two means are further apart than both standard deviations together.
+Bold is for the method that a paired test tells apart from every other in its row; italic for those that the test cannot tell
+from the row's best. A cell without numbers says why.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from graphcal.bench.comparisons import Difference, against, best_of, ranks_of
+from graphcal.bench.expansion import Blank, Slot
+from graphcal.bench.presets import Preset, matches
+from graphcal.bench.records import Record, Store
+from graphcal.metrics.names import metric_of
+from graphcal.metrics.ranks import Ranks
+
+Published = tuple[float, float]  # mean, sd
+
+
+def number(value: float, metric: str, sign: str = "") -> str:
+    """A value as `Entry.values` has it, in percent where the metric is a share; ``sign="+"`` for a difference."""
+    return f"{value:{sign}.{metric_of(metric).digits}f}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method in one row."""
+
+    records: tuple[Record, ...]
+    keys: tuple[str, ...]
+    planned: int
+    published: Published | None = None
+    remarks: tuple[str, ...] = ()
+    missing: str = ""  # why there is no number
+    best: bool = False  # told apart from every other method in the row
+    tied: bool = False  # not told apart from the best
+    against: Mapping[str, Difference] = field(default_factory=dict)  # metric -> this minus the reference
+
+    def values(self, metric: str, where: str = "test") -> list[float]:
+        """One value per run, in percent where the metric is a share."""
+        scale = metric_of(metric).scale
+        return [scale * float(record.result[where][metric]) for record in self.records]
+
+    def mean(self, metric: str, where: str = "test") -> float:
+        return statistics.fmean(self.values(metric, where))
+
+    def sd(self, metric: str, where: str = "test") -> float:
+        values = self.values(metric, where)
+        return statistics.stdev(values) if len(values) > 1 else 0.0
+
+    def plus_minus(self, metric: str, where: str = "test") -> str:
+        return f"{number(self.mean(metric, where), metric)} ± {number(self.sd(metric, where), metric)}"
+
+    def seconds(self, part: str) -> float:
+        return statistics.fmean(float(record.seconds[part]) for record in self.records)
+
+    def differs(self, metric: str) -> bool:
+        """Further from the published mean than both standard deviations together."""
+        if self.published is None or not self.records:
+            return False
+        mean, sd = self.published
+        return abs(self.mean(metric) - mean) > sd + self.sd(metric)
+
+
+@dataclass(frozen=True)
+class Row:
+    place: Mapping[str, Any]  # the values of the axes
+    entries: Mapping[str, Entry]  # method -> entry
+
+
+@dataclass(frozen=True)
+class Table:
+    preset: Preset
+    rows: tuple[Row, ...]
+    ranks: Ranks | None
+
+    @property
+    def methods(self) -> list[str]:
+        """Columns that have a place in at least one row."""
+        return [m for m in self.preset.methods if any(m in row.entries for row in self.rows)]
+
+    @property
+    def axes(self) -> list[str]:
+        """Axes that vary, or the first one."""
+        names = list(self.rows[0].place)
+        varying = [n for n in names if len({str(row.place[n]) for row in self.rows}) > 1]
+        return varying or names[:1]
+
+
+def tabulate(preset: Preset, slots: Sequence[Slot], blanks: Sequence[Blank], store: Store) -> Table:
+    """The table of what is finished so far."""
+    done, failed = store.finished(), store.failed()
+    keys: dict[str, dict[str, list[str]]] = {}  # row -> method -> keys of its cells
+    places: dict[str, Mapping[str, Any]] = {}
+    for slot in slots:
+        places.setdefault(str(slot.row), slot.row)
+        keys.setdefault(str(slot.row), {}).setdefault(slot.method, []).append(slot.cell.key)
+    rows = []
+    for name, place in places.items():
+        entries = {m: _entry(preset, place, m, cells, store, done, failed) for m, cells in keys[name].items()}
+        compared = _compared(preset, entries, store)
+        compared |= {blank.method: _empty(preset, blank) for blank in blanks if str(blank.row) == name}
+        rows.append(Row(place, {m: compared[m] for m in preset.methods if m in compared}))
+    return Table(preset, tuple(rows), _ranks(preset, rows))
+
+
+def _empty(preset: Preset, blank: Blank) -> Entry:
+    published, remarks = printed(preset, blank.row, blank.method)
+    return Entry((), (), 0, published, remarks, blank.reason)
+
+
+def printed(preset: Preset, place: Mapping[str, Any], method: str) -> tuple[Published | None, tuple[str, ...]]:
+    """What the paper printed in a place, and what is to be said about it."""
+    slot = {**place, "method": method}
+    here = [p.get("values", {}).get(method, p.get("every")) for p in preset.published if matches(p["where"], slot)]
+    values = [value for value in here if value is not None]
+    remarks = tuple(str(remark["text"]) for remark in preset.remarks if matches(remark["where"], slot))
+    return ((float(values[-1][0]), float(values[-1][1])) if values else None), remarks
+
+
+def _entry(
+    preset: Preset,
+    place: Mapping[str, Any],
+    method: str,
+    planned: Sequence[str],
+    store: Store,
+    done: set[str],
+    failed: set[str],
+) -> Entry:
+    keys = tuple(key for key in planned if key in done)
+    published, remarks = printed(preset, place, method)
+    broken = [key for key in planned if key in failed]
+    missing = ""
+    if not keys and broken:
+        missing = f"failed: {_first_line(store.error(broken[0]))}"
+    elif not keys:
+        missing = preset.reasons.get(str(place.get("dataset")), "not run yet")
+    elif broken:
+        remarks += (f"{len(broken)} of {len(planned)} runs failed: {_first_line(store.error(broken[0]))}",)
+    elif len(keys) < len(planned):
+        remarks += (f"{len(keys)} of {len(planned)} runs finished",)
+    return Entry(tuple(store.record(key) for key in keys), keys, len(planned), published, remarks, missing)
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0] if text else ""
+
+
+def _complete(entries: Mapping[str, Entry]) -> dict[str, tuple[str, ...]]:
+    """Keys of the methods that finished every run: only those are compared."""
+    return {m: entry.keys for m, entry in entries.items() if entry.keys and len(entry.keys) == entry.planned}
+
+
+def _on_the_same_nodes(entries: Mapping[str, Entry]) -> bool:
+    """Methods are compared, and ranked, when run by run they were measured on the same test nodes."""
+    complete = _complete(entries)
+    return len({tuple(_split_of(record) for record in entries[m].records) for m in complete}) <= 1
+
+
+def _split_of(record: Record) -> tuple[str, str, int, int]:
+    group = record.spec["groups"][0]
+    return group["dataset"], group["protocol"], group["labels_per_class"], record.spec["run"][0]
+
+
+def _compared(preset: Preset, entries: Mapping[str, Entry], store: Store) -> dict[str, Entry]:
+    complete = _complete(entries)
+    if not _on_the_same_nodes(entries):
+        return dict(entries)
+    if preset.kind == "list" and preset.against in complete and len(complete) > 1:
+        found = {metric: against(preset.against, complete, store, metric) for metric in ("ece", "nll")}
+        return {
+            m: replace(entry, against={metric: by[m] for metric, by in found.items() if m in by})
+            for m, entry in entries.items()
+        }
+    if preset.kind != "table" or len(complete) < 2:
+        return dict(entries)
+    best, others = best_of(complete, store, preset.metric)
+    alone = all(d.real for d in others.values())
+    tied = set() if alone else {best, *(m for m, d in others.items() if not d.real)}
+    return {m: replace(entry, best=alone and m == best, tied=m in tied) for m, entry in entries.items()}
+
+
+def _ranks(preset: Preset, rows: Sequence[Row]) -> Ranks | None:
+    """Over the rows where every method of the fullest row is complete."""
+    complete = [_complete(row.entries) for row in rows]
+    methods = max(complete, key=len, default={})
+    if not all(_on_the_same_nodes(row.entries) for row in rows):
+        return None
+    full = [row for row, done in zip(rows, complete) if done.keys() >= methods.keys()]
+    means = [{m: row.entries[m].mean(preset.metric) for m in methods} for row in full]
+    return ranks_of(means, preset.metric)

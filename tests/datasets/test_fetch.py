@@ -1,0 +1,51 @@
+"""Downloads are whole and checked, or leave nothing."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from pathlib import Path
+
+import pytest
+
+from graphcal.datasets import fetch as fetching
+
+
+@pytest.mark.parametrize("name", ["cora", "corafull", "arxiv-year", "chameleon-filtered", "squirrel", "photo", "cs"])
+def test_addresses(name: str) -> None:
+    source = fetching.download_of(name)
+    assert len(source.urls) == len(source.sha256) == (8 if name == "cora" else 1)
+    assert all(url.startswith("https://") for url in source.urls)
+
+
+def test_a_failed_download_leaves_nothing(server: tuple[str, Path], tmp_path: Path) -> None:
+    url, _ = server
+    with pytest.raises(ConnectionError, match=r"missing\.npz: HTTP Error 404"):
+        fetching.download(f"{url}/missing.npz", tmp_path / "raw" / "missing.npz")
+    assert not list((tmp_path / "raw").iterdir())
+
+
+def test_a_short_download_is_refused(tmp_path: Path) -> None:
+    class Short(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"only this")
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Short) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        with pytest.raises(ConnectionError, match=r"9 of 1000 bytes|IncompleteRead"):
+            fetching.download(f"http://127.0.0.1:{running.server_address[1]}/x.npz", tmp_path / "x.npz")
+        running.shutdown()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_wrong_checksum_removes_the_file(tmp_path: Path) -> None:
+    (tmp_path / "cora_full.npz").write_bytes(b"something else")
+    with pytest.raises(ConnectionError, match="expected a4e0516c"):
+        fetching.fetch("corafull", tmp_path)
+    assert not list(tmp_path.iterdir())
