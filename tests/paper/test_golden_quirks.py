@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from golden_records import GOLDEN, close, records
 
 ON_GCN = {
