@@ -6,12 +6,13 @@ CPUS   := $(shell nproc 2>/dev/null || echo 2)
 # One thread for each test worker: two workers on two cores must not fight.
 TESTENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help install run test lint format speed clean
+.PHONY: help install run test lint format docs speed clean
 help:
 	@echo "make install   build .venv with graphcal and everything its tests need"
 	@echo "make run       the main job: a real graph -> train -> calibrate -> table and report.html"
 	@echo "make test      the tests"
 	@echo "make lint      ruff format, ruff check, mypy"
+	@echo "make docs      the documentation, built strictly into site/"
 	@echo "make speed     benchmarks/: graphcal against the usual loops, side by side in one run"
 
 # The stamp is written last. Without it a .venv is the rest of an interrupted set-up and is built anew.
@@ -37,9 +38,12 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
+
 speed: $(STAMP)
 	$(BIN)/python benchmarks/training.py
 
 clean:
-	rm -rf .venv build dist graphcal-report .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site graphcal-report .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

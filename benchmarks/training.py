@@ -34,8 +34,8 @@ from torch_geometric.nn import GATConv, GCNConv
 
 import graphcal
 from graphcal import datasets
-from graphcal.models import features, sparse
-from graphcal.training import Training, recipe
+from graphcal.engine import features, sparse
+from graphcal.training import Training, published
 
 EPOCHS = {"cora": 200, "citeseer": 200, "pubmed": 60, "cs": 20, "synthetic": 20}  # a round of ours; PyG's has a tenth
 ROUNDS = 3
@@ -44,8 +44,8 @@ ROUNDS = 3
 class UsualGCN(nn.Module):
     def __init__(self, inputs: int, training: Training, classes: int) -> None:
         super().__init__()
-        self.first = GCNConv(inputs, training.hidden, cached=True)
-        self.second = GCNConv(training.hidden, classes, cached=True)
+        self.first = GCNConv(inputs, training.hidden_channels, cached=True)
+        self.second = GCNConv(training.hidden_channels, classes, cached=True)
         self.p = training.dropout
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
@@ -56,8 +56,8 @@ class UsualGCN(nn.Module):
 class UsualGAT(nn.Module):
     def __init__(self, inputs: int, training: Training, classes: int) -> None:
         super().__init__()
-        self.first = GATConv(inputs, training.hidden, heads=8, dropout=training.dropout)
-        self.second = GATConv(8 * training.hidden, classes, heads=1, dropout=training.dropout)
+        self.first = GATConv(inputs, training.hidden_channels, heads=8, dropout=training.dropout)
+        self.second = GATConv(8 * training.hidden_channels, classes, heads=1, dropout=training.dropout)
         self.p = training.dropout
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ def load(name: str) -> Data:
 
 
 def settings(backbone: str) -> Training:
-    return recipe("cagcn", backbone)
+    return published("cagcn", backbone).training
 
 
 # ------------------------------------------------------------------------------------------------------- measuring
@@ -154,17 +154,17 @@ def sparse_share(job: Callable[[], None]) -> float:
         timed_one = watched(function)
         return lambda self, other: (timed_one if self.dense is not None else function)(self, other)
 
-    threads, bag = torch.get_num_threads(), sparse._bag
+    threads, bag = torch.get_num_threads(), sparse._embedding_bag
     times, transpose_times = features.Features.times, features.Features.transpose_times
     try:
         torch.set_num_threads(1)
-        sparse._bag = watched(bag)
+        sparse._embedding_bag = watched(bag)
         features.Features.times = watched_dense(times)
         features.Features.transpose_times = watched_dense(transpose_times)
         total, _ = seconds(job)
     finally:
         torch.set_num_threads(threads)
-        sparse._bag = bag
+        sparse._embedding_bag = bag
         features.Features.times, features.Features.transpose_times = times, transpose_times
     return spent[0] / total
 

@@ -22,6 +22,7 @@ class MeanMatching:
     steps: int = 60
 
     def fit(self, out: gc.Outputs, on: Tensor, stop: Tensor | None = None) -> Scaled:
+        """The scale at which mean confidence and accuracy of the nodes ``on`` meet."""
         logits = out.logits[on].double()
         accuracy = (out.pred[on] == out.graph.y[on]).double().mean()
         low, high = 1e-3, 1e3
@@ -29,7 +30,7 @@ class MeanMatching:
             middle = (low * high) ** 0.5
             confidence = (middle * logits).softmax(-1).max(-1).values.mean()
             low, high = (middle, high) if confidence < accuracy else (low, middle)
-        return Scaled(scale=out.logits.new_tensor(low))
+        return Scaled(scale=out.logits.new_tensor(low), num_classes=out.num_classes)
 
 
 class Scaled(gc.Calibration):

@@ -13,6 +13,8 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+pytest.register_assert_rewrite("calibrator_contract")
+
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:

@@ -19,7 +19,7 @@ from graphcal.bench.session import Session
 
 FOLDER = Path(__file__).parent / "golden"
 GOLDEN: dict[str, Any] = json.loads((FOLDER / "bench.json").read_text(encoding="utf-8"))
-TRAINING = {"epochs": 40, "hidden": 16}
+TRAINING = {"epochs": 40, "hidden_channels": 16}
 
 
 def records(folder: Path, backbone: str, methods: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from graphcal.cli.methods import methods
 from graphcal.methods import CALIBRATORS
+from graphcal.methods.card import idea_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,7 +36,14 @@ def test_all_are_listed():
 def test_a_card_has_every_line(name):
     text = " ".join(invoke(name).stdout.split())
     card = CALIBRATORS[name].card
-    for value in (card.idea, card.formula, card.paper, card.cost, card.departures, "keeps predictions yes"):
+    for value in (
+        idea_of(CALIBRATORS[name]),
+        card.formula,
+        card.paper,
+        card.cost,
+        card.departures,
+        "keeps predictions yes",
+    ):
         assert " ".join(value.split()) in text
     assert json.loads(invoke(name, "--json").stdout)["keeps_predictions"] is True
 
@@ -43,7 +51,7 @@ def test_a_card_has_every_line(name):
 def test_an_unknown_name_lists_the_choices():
     result = invoke("nonsense")
     assert isinstance(result.exception, ValueError)
-    assert "choose from none, ts" in str(result.exception)
+    assert "choose among none, ts" in str(result.exception)
 
 
 def test_the_page_in_the_docs_is_up_to_date():

@@ -70,14 +70,14 @@ class TestBadInput:
             Outputs.from_logits(logits_for(graph), with_(graph, edge_index=graph.edge_index + 2))
 
     def test_weight_of_another_model(self, graph):
-        with pytest.raises(ValueError, match="Gram matrix"):
+        with pytest.raises(ValueError, match="weights for 5 classes, but the logits have 4"):
             Outputs.from_logits(logits_for(graph), graph, weight=torch.ones(5, 3))
 
     def test_bias_alone(self, graph):
         with pytest.raises(ValueError, match="bias was given without weight"):
             Outputs.from_logits(logits_for(graph), graph, bias=torch.ones(4))
 
-    @pytest.mark.parametrize("name", ["none", "ts", "scar"])
+    @pytest.mark.parametrize("name", ["none", "ts", "scar", "graph-scar"])
     def test_fit_on_nothing_wrong_length_training_nodes(self, graph, name):
         out = Outputs.from_logits(logits_for(graph), graph, weight=torch.ones(4, 3))
         recipe = CALIBRATORS[name]()

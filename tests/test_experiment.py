@@ -31,12 +31,12 @@ def test_the_sentence_says_what_happened(given, words):
 
 def test_run_on_ones_own_graph_and_test_labels_never_choose():
     graph = random_graph(nodes=400, train=60, val=120)
-    training = graphcal.Training(epochs=20, hidden=8)
+    training = graphcal.Training(epochs=20, hidden_channels=8)
     results = graphcal.run(graph, seeds=[0, 1], training=training)
     other = graph.clone()
     other.y = torch.where(graph.test_mask, (graph.y + 1) % 4, graph.y)
     again = graphcal.run(other, seeds=[0, 1], training=training)
-    for name in ("none", "ts", "scar"):
+    for name in ("none", "ts", "scar", "graph-scar"):
         one, two = results.record["methods"][name], again.record["methods"][name]
         assert one["fitted"] == two["fitted"]
         assert one["ece_floor"] == two["ece_floor"]  # the confidences are the same

@@ -152,7 +152,7 @@ def test_a_pyg_model_of_ones_own_is_explained() -> None:
 @pytest.mark.parametrize("backbone", sorted(BACKBONES))
 def test_every_backbone_with_a_visible_final_layer_is_explained(backbone: str) -> None:
     data = random_graph()
-    out = train(data, backbone, Training(hidden=8, epochs=20, patience=None), seeds=[0])[0].outputs
+    out = train(data, backbone, Training(hidden_channels=8, epochs=20, patience=None), seeds=[0])[0].outputs
     if out.final is None:
         with pytest.raises(ValueError, match="no final.weight"):
             explain(out, 77)

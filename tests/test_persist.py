@@ -40,11 +40,12 @@ def test_the_header_says_what_the_file_holds(out, fitted, tmp_path):
     assert header["format"] == persist.FORMAT
     assert header["version"]
     assert header["tensors"] == ["scale"]
-    assert set(header) >= {"classes", "settings", "parts"}
+    assert header["num_classes"] == 4
+    assert set(header) >= {"settings", "parts"}
 
 
 def test_settings_and_integer_tensors_come_back(out, tmp_path):
-    scar = SCAR(graph=False).fit(out, on=out.graph.val_mask)
+    scar = SCAR().fit(out, on=out.graph.val_mask)
     restored = persist.restore(persist.save(scar, tmp_path / "scar.safetensors"))
     assert restored.settings == scar.settings
     assert torch.equal(restored.train_nodes, scar.train_nodes)
@@ -77,7 +78,7 @@ def test_saving_replaces_the_file_whole(out, fitted, tmp_path, monkeypatch):
     def broken(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(persist.os, "replace", broken)
+    monkeypatch.setattr("graphcal.files.os.replace", broken)
     with pytest.raises(OSError, match="disk full"):
         persist.save(fitted, path)
     assert path.read_bytes() == before
@@ -110,7 +111,15 @@ def test_what_cannot_be_restored_is_refused(tmp_path):
     with_header(path, "{")
     with pytest.raises(ValueError, match="damaged graphcal header"):
         persist.restore(path)
-    good = {"format": 1, "class": "Temperature", "version": "0", "settings": {}, "parts": {}, "tensors": ["scale"]}
+    good = {
+        "format": persist.FORMAT,
+        "version": "0",
+        "class": "Temperature",
+        "num_classes": 4,
+        "settings": {},
+        "parts": {},
+        "tensors": ["scale"],
+    }
     with_header(path, json.dumps({**good, "format": 99}))
     with pytest.raises(ValueError, match="format 99"):
         persist.restore(path)
@@ -120,5 +129,46 @@ def test_what_cannot_be_restored_is_refused(tmp_path):
     with_header(path, json.dumps({**good, "tensors": ["scale", "shift"]}))
     with pytest.raises(ValueError, match="not there: shift"):
         persist.restore(path)
+    with_header(path, json.dumps({**good, "tensors": []}))
+    with pytest.raises(ValueError, match="a Temperature without scale"):
+        persist.restore(path)
+    with_header(
+        path,
+        json.dumps({**good, "class": "Chosen", "tensors": [], "parts": {"calibration": {**good, "num_classes": 7}}}),
+    )
+    with pytest.raises(ValueError, match="not there: scale"):
+        persist.restore(path)
     with_header(path, json.dumps(good))
     assert float(persist.restore(path).scale) == 1.0
+
+
+@pytest.mark.parametrize("key", persist.KEYS)
+@pytest.mark.parametrize("value", ["gone", 1.5, True], ids=str)
+def test_a_damaged_header_is_refused_by_the_key_that_is_wrong(tmp_path, key, value):
+    header = {
+        "format": persist.FORMAT,
+        "class": "Temperature",
+        "num_classes": 4,
+        "settings": {},
+        "parts": {},
+        "tensors": ["scale"],
+    }
+    damaged = {k: v for k, v in header.items() if k != key} if value == "gone" else {**header, key: value}
+    with_header(tmp_path / "c.safetensors", json.dumps(damaged))
+    with pytest.raises(ValueError, match=f"damaged graphcal header: no valid '{key}'"):
+        persist.restore(tmp_path / "c.safetensors")
+
+
+def test_parts_of_another_number_of_classes_are_refused(out, tmp_path):
+    chosen = Auto().fit(out, on=out.graph.val_mask)
+    chosen.calibration.num_classes = 7
+    path = persist.save(chosen, tmp_path / "auto.safetensors")
+    with pytest.raises(ValueError, match="a calibration of 4 classes holds one of 7"):
+        persist.restore(path)
+
+
+def test_a_restored_calibration_refuses_another_number_of_classes(out, fitted, tmp_path):
+    restored = persist.restore(persist.save(fitted, tmp_path / "ts.safetensors"))
+    other = Outputs.from_logits(torch.randn(300, 9), out.graph)
+    with pytest.raises(ValueError, match="this calibration was fitted on 4 classes, the logits have 9"):
+        restored(other)

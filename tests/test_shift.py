@@ -27,8 +27,8 @@ from graphcal.shift.graphs import later
 from graphcal.shift.tables import _separation
 from graphcal.training import Training, train
 
-QUICK = Training(hidden=8, epochs=30, patience=None, dropout=0.0)
-FEW = {"none": Uncalibrated(), "ts": TemperatureScaling(), "scar": SCAR(graph=False)}
+QUICK = Training(hidden_channels=8, epochs=30, patience=None, dropout=0.0)
+FEW = {"none": Uncalibrated(), "ts": TemperatureScaling(), "scar": SCAR()}
 
 
 def seeded() -> torch.Generator:

@@ -21,7 +21,7 @@ from graphcal.tuning import search, sweep_decay, tune_decay
 from graphcal.tuning.candidates import Candidate, held_out
 from graphcal.tuning.search import _bisect
 
-QUICK = Training(hidden=8, epochs=40, patience=None, dropout=0.0, weight_decay=5e-3)
+QUICK = Training(hidden_channels=8, epochs=40, patience=None, dropout=0.0, weight_decay=5e-3)
 
 
 class KnownCurve:

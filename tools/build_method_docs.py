@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from graphcal.methods import CALIBRATORS
-from graphcal.methods.card import Card
+from graphcal.methods.card import Card, idea_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "methods.md"
 
@@ -27,28 +27,34 @@ log_probs = calibrate(out)
 ```
 
 A calibrator of your own is any object with such a `fit`; `examples/your_calibrator.py` has one, and
-`examples/calibrator_plugin` is a package that adds one to the table by the entry point `graphcal.calibrators`.
+`examples/calibrator_plugin` is a package that adds one to the table by the entry point `graphcal.calibrators`. The variants that
+imitate published code, slips included (`ts-cagcn`, `scar-grid`, ...), are added in the same way by `graphcal.paper`;
+`graphcal methods` lists them, with where each comes from.
 """
 
 
 def own_cards() -> dict[str, Card]:
-    """The cards of our own calibrators; installed plug-ins do not belong on the page."""
-    recipes: dict[str, Any] = dict(CALIBRATORS)
-    return {name: recipe.card for name, recipe in recipes.items() if recipe.__module__.startswith("graphcal.")}
+    """The cards of our own calibrators; installed plug-ins and the reproduction's variants do not belong on the page."""
+    recipes: dict[str, Any] = CALIBRATORS.own
+    return {name: recipe.card for name, recipe in recipes.items()}
+
+
+def idea(name: str) -> str:
+    return idea_of(CALIBRATORS[name])
 
 
 def table(cards: dict[str, Card]) -> str:
     lines = ["| name | idea | needs | keeps predictions |", "|---|---|---|---|"]
     for name, card in cards.items():
         anchor = name.replace(" ", "-")
-        lines.append(f"| [`{name}`](#{anchor}) | {card.idea} | {card.needs} | {_yes(card.keeps_predictions)} |")
+        lines.append(f"| [`{name}`](#{anchor}) | {idea(name)} | {card.needs} | {_yes(card.keeps_predictions)} |")
     return "\n".join(lines)
 
 
 def section(name: str, card: Card) -> str:
     rows = {
         "Method": card.title,
-        "Idea": card.idea,
+        "Idea": idea(name),
         "Formula": f"`{card.formula}`",
         "Needs": card.needs,
         "Labels of": card.labels,

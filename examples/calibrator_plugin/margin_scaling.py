@@ -13,21 +13,20 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.methods import Card
+from graphcal.core import Calibration, Outputs, fitting_nodes
 from graphcal.engine.linear import fit_linear
 from graphcal.engine.scaling import scaled
-from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.methods import Card
 
 SMALLEST_SCALE = 1e-3
 
 
 @dataclass(frozen=True)
 class MarginScaling:
-    """A scale that is linear in the margin of the prediction."""
+    """A temperature that depends on how clear a prediction is."""
 
     card: ClassVar[Card] = Card(
         title="Margin scaling (example plug-in)",
-        idea="A temperature that depends on how clear a prediction is.",
         formula="z' = (s_0 + s_1 (p_1 - p_2)) z",
         paper="an example of this library",
         parameters="s_0, s_1: 2",
@@ -36,11 +35,12 @@ class MarginScaling:
     )
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> MarginScale:
+        """s_0 and s_1 of least NLL on the nodes ``on``; ``stop`` is not used."""
         on = fitting_nodes(out, on)
         z = out.logits[on]
         terms = torch.stack([z, margin(z)[:, None] * z], -1)  # (n, C, 2)
         theta = fit_linear(torch.zeros_like(z), terms, out.graph.y[on], ridge=1e-4, start=torch.tensor([1.0, 0.0]))
-        return MarginScale(theta=theta.to(out.logits))
+        return MarginScale(theta=theta.to(out.logits), num_classes=out.num_classes)
 
 
 def margin(logits: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from graphcal.core import CalibratedModel, Calibration, FinalLayer, Outputs, Recipe
+    from graphcal.core import Calibration, FinalLayer, Outputs, Recipe
     from graphcal.datasets import load, read, synthetic
     from graphcal.experiment import run
     from graphcal.explanation import explain
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from graphcal.models import BACKBONES
     from graphcal.observation import observe
     from graphcal.persist import restore, save
+    from graphcal.serving import CalibratedModel
     from graphcal.training import Run, Training, param_groups, train
     from graphcal.tuning import tune_decay
 
 _WHERE = {
     "BACKBONES": "models",
     "CALIBRATORS": "methods",
-    "CalibratedModel": "core",
+    "CalibratedModel": "serving",
     "Calibration": "core",
     "FinalLayer": "core",
     "Measurement": "metrics",

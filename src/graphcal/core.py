@@ -9,14 +9,12 @@ A model is run once; everything after is a function of that frozen view. Hyper-p
 from __future__ import annotations
 
 import copy
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch_geometric.data import Data
 
 from graphcal.checks import as_float, check_graph, check_logits, check_mask
@@ -53,9 +51,8 @@ class FinalLayer:
 class ModelHandle(Protocol):
     """A trained model on its graph, for calibrators that run it again. Frozen: only ``edge_weight`` carries a gradient."""
 
-    def logits(self, edge_weight: Tensor | None = None, dropout: torch.Generator | None = None) -> Tensor:
+    def logits(self, edge_weight: Tensor | None = None, dropout: Generator | None = None) -> Tensor:
         """Logits (N, C) with weights (E,) on the edges, or with the model's dropout drawn from a generator."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +80,8 @@ class Outputs:
         logits = as_float(logits)
         if weight is None and bias is not None:
             raise ValueError("bias was given without weight: SCAR needs the last layer's weight (C, D) as well")
-        final = None
-        if weight is not None:
-            final = FinalLayer.from_weight(
-                as_float(weight).to(logits), None if bias is None else as_float(bias).to(logits)
-            )
-        return cls(logits.detach(), data, final)
+        weight, bias = (None if t is None else as_float(t).to(logits) for t in (weight, bias))
+        return cls(logits.detach(), data, None if weight is None else FinalLayer.from_weight(weight, bias))
 
     def __repr__(self) -> str:
         known = "final layer known" if self.final is not None else "logits only"
@@ -106,15 +99,13 @@ class Outputs:
     def pred(self) -> Tensor:  # (N,)
         return self.logits.argmax(-1)
 
-    def rerun(
-        self, needed_by: str, edge_weight: Tensor | None = None, dropout: torch.Generator | None = None
-    ) -> Tensor:
+    def rerun(self, needed_by: str, edge_weight: Tensor | None = None, dropout: Generator | None = None) -> Tensor:
         """Logits (N, C) of one more pass of the model (see `ModelHandle`); ``needed_by`` names who asks, for the error."""
         if self.model is None:
-            what = "with weights on the edges" if edge_weight is not None else "with its dropout active"
+            how = "with weights on the edges" if edge_weight is not None else "with its dropout active"
             raise ValueError(
-                f"{needed_by} runs the model again {what}, but only fixed logits are known: use the outputs of "
-                "graphcal.train, or give Outputs(model=...) an object with logits(edge_weight, dropout)"
+                f"{needed_by} runs the model again {how}, but only fixed logits are known: use the outputs of graphcal.train, "
+                "or give Outputs(model=...) an object with logits(edge_weight, dropout)"
             )
         return self.model.logits(edge_weight, dropout).to(self.logits)
 
@@ -135,10 +126,12 @@ class Calibration(nn.Module):
 
     The constructor's arguments are the whole state: tensors become buffers (so ``.to``, ``state_dict`` and saving work),
     everything else is a plain JSON-able setting. ``Cls(**tensors, **settings)`` is how a saved one comes back.
+    ``num_classes`` is the number of classes it was fitted on; logits with another number are refused.
     """
 
-    def __init__(self, **state: Any) -> None:
+    def __init__(self, *, num_classes: int | None = None, **state: Any) -> None:
         super().__init__()
+        self.num_classes = num_classes
         self.settings: dict[str, Any] = {}
         for name, value in state.items():
             if isinstance(value, Tensor):
@@ -148,6 +141,15 @@ class Calibration(nn.Module):
             else:
                 self.settings[name] = value
                 setattr(self, name, value)
+
+    def __call__(self, out: Outputs) -> Tensor:
+        """Calibrated log-probabilities (N, C) of what a model said."""
+        if self.num_classes not in (None, out.num_classes):
+            raise ValueError(
+                f"this calibration was fitted on {self.num_classes} classes, the logits have {out.num_classes}"
+            )
+        log_probs: Tensor = super().__call__(out)
+        return log_probs
 
     def forward(self, out: Outputs) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} does not say how it calibrates")
@@ -190,10 +192,7 @@ def fitting_nodes(out: Outputs, on: Tensor, name: str = "on") -> Tensor:
 
 
 def blinded(graph: Data) -> Data:
-    """The graph as a calibrator may see it: no test mask, and no label outside the training and validation nodes.
-
-    Whatever is fitted on this graph cannot have read a test label.
-    """
+    """The graph as a calibrator may see it, which cannot read a test label: only training and validation nodes have theirs."""
     seen = torch.zeros(int(graph.num_nodes), dtype=torch.bool, device=graph.y.device)
     for name in ("train_mask", "val_mask"):
         if graph.get(name) is not None:
@@ -203,53 +202,6 @@ def blinded(graph: Data) -> Data:
     if "test_mask" in blind:
         del blind.test_mask
     return blind
-
-
-# --------------------------------------------------------------------------------------------- a model with its repair
-
-
-class CalibratedModel(nn.Module):
-    """A model and its calibration in one module: the model's own forward signature, calibrated log-probabilities out.
-
-    The graph is read off the call: arguments named ``x``, ``edge_index`` or a PyG ``Data``; another signature is served by
-    ``as_graph(*args, **kwargs) -> Data``. On the graph the calibration was fitted on, it remembers the training nodes.
-    """
-
-    def __init__(self, model: nn.Module, calibration: Calibration, as_graph: Callable[..., Data] | None = None) -> None:
-        super().__init__()
-        self.model = model
-        self.calibration = calibration
-        self._as_graph = as_graph
-
-    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        logits = self.model(*args, **kwargs)
-        graph = self._as_graph(*args, **kwargs) if self._as_graph else self._graph_of_call(len(logits), args, kwargs)
-        if graph.get("train_mask") is None:
-            graph.train_mask = self._remembered_training_nodes(len(logits), logits.device)
-        return self.calibration(Outputs(logits, graph))
-
-    def unwrap(self) -> nn.Module:
-        return self.model
-
-    def _graph_of_call(self, nodes: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Data:
-        bound = inspect.signature(self.model.forward).bind(*args, **kwargs).arguments
-        given: dict[str, Any] = {}
-        for name, value in bound.items():
-            given.update(value if isinstance(value, dict) else {name: value})
-            if isinstance(value, Data):
-                return Data(**{k: v for k, v in value.to_dict().items() if k != "y"}, num_nodes=nodes)
-        if "edge_index" not in given:
-            raise ValueError(
-                f"CalibratedModel found no edge_index among the arguments {sorted(given)} of "
-                f"{type(self.model).__name__}.forward; pass as_graph=lambda *args: Data(x=..., edge_index=...)"
-            )
-        return Data(x=given.get("x"), edge_index=given["edge_index"], num_nodes=nodes)
-
-    def _remembered_training_nodes(self, nodes: int, device: torch.device) -> Tensor:
-        mask = torch.zeros(nodes, dtype=torch.bool, device=device)
-        if getattr(self.calibration, "graph_nodes", None) == nodes:
-            mask[self.calibration.get_buffer("train_nodes")] = True
-        return mask
 
 
 def training_set_of(out: Outputs) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from graphcal.datasets import load
 from graphcal.explanation import explain
 from graphcal.methods import CALIBRATORS
 from graphcal.reports import report_data, write
-from graphcal.training import Run, Training, preset, train
+from graphcal.training import Run, Training, published, train
 
 METRICS = ("accuracy", "ece", "ece_floor", "ece_excess", "nll", "brier")
 
@@ -72,7 +72,7 @@ class Results:
 def run(
     dataset: str | Data = "citeseer",
     backbone: str = "gcn",
-    calibrators: Sequence[str] = ("ts", "scar"),
+    calibrators: Sequence[str] = ("ts", "scar", "graph-scar"),
     seeds: Iterable[int] = range(10),
     labels_per_class: int = 20,
     protocol: str | None = None,
@@ -89,8 +89,8 @@ def run(
     recipes = {name: calibrator(name) for name in dict.fromkeys(["none", *calibrators])}
     data = load(dataset, protocol, labels_per_class, split) if isinstance(dataset, str) else dataset
     seeds = list(seeds)
-    published = preset("cagcn", backbone, data.get("name"), labels_per_class)
-    chosen = training or published.training
+    settings = published("cagcn", backbone, data.get("name"), labels_per_class)
+    chosen = training or settings.training
     if final_weight_decay is not None:
         chosen = replace(chosen, final_weight_decay=final_weight_decay)
 
@@ -99,7 +99,7 @@ def run(
             progress(f"training {len(seeds)} seeds together, {running} still learning", epoch, epochs)
 
     started = time.perf_counter()
-    runs = train(data, published.backbone, chosen, seeds, progress=trained)
+    runs = train(data, settings.backbone, chosen, seeds, progress=trained)
     train_seconds = time.perf_counter() - started
     methods = _calibrate_and_measure(data, runs, recipes, bins, progress)
     record = {

@@ -41,6 +41,12 @@ def observe(
 
     ``call`` serves other signatures: ``call=lambda model, data: model(data)``. ``final`` names the last linear layer (a
     module, or its dotted name) when the model runs several that could be it.
+
+    >>> import graphcal as gc
+    >>> from torch_geometric.nn.models import GCN
+    >>> data = gc.synthetic(500, seed=0)
+    >>> gc.observe(GCN(data.num_features, 16, 2, 5), data)
+    Outputs(500 nodes, 5 classes, final layer known)
     """
     call = call or (lambda module, graph: module(graph.x, graph.edge_index))
     was_training = model.training
@@ -141,7 +147,6 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 
 def _proved(hidden: Tensor, layer: FinalLayer, logits: Tensor, name: str) -> Seen:
-    assert layer.weight is not None
     rebuilt = hidden @ layer.weight.T + layer.bias
     if not _close(rebuilt, logits):
         gap = float((rebuilt - logits).abs().max())

@@ -2,7 +2,8 @@
 
 The file holds the calibration's tensors; its metadata entry ``graphcal`` holds
 
-    {"format": 1, "class": "Temperature", "version": "0.1.0", "classes": 7, "settings": {...}, "tensors": [...], "parts": {...}}
+    {"format": 2, "version": "0.1.0", "class": "Temperature", "num_classes": 7,
+     "settings": {...}, "tensors": [...], "parts": {...}}
 
 ``parts`` describes calibrations inside the calibration, in the same form; their tensors carry the part's name as a prefix. A
 class is looked up among the known calibrations, never imported by a name from the file.
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -22,12 +22,32 @@ from typing import Any
 from torch import Tensor
 
 from graphcal.core import Calibration
+from graphcal.files import write_atomically
 
-FORMAT = 1
+FORMAT = 2
+# what a header says of a calibration, and of each of its parts; num_classes is null where the class does not say
+KEYS: dict[str, type | tuple[type, ...]] = {
+    "class": str,
+    "num_classes": (int, type(None)),
+    "settings": dict,
+    "tensors": list,
+    "parts": dict,
+}
 
 
 def save(calibration: Calibration, path: str | os.PathLike[str]) -> Path:
-    """Write ``calibration`` to ``path``. The file appears whole or not at all."""
+    """Write ``calibration`` to ``path``. The file appears whole or not at all.
+
+    >>> import tempfile
+    >>> import graphcal as gc
+    >>> data = gc.load("citeseer")
+    >>> out = gc.train(data, training=gc.Training(epochs=60), seeds=[0])[0].outputs
+    >>> calibrate = gc.TemperatureScaling().fit(out, on=data.val_mask)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     restored = gc.restore(gc.save(calibrate, f"{folder}/ts.safetensors"))
+    >>> bool((restored(out) == calibrate(out)).all())
+    True
+    """
     from safetensors.torch import save as to_bytes
 
     if not isinstance(calibration, Calibration):
@@ -45,19 +65,7 @@ def save(calibration: Calibration, path: str | os.PathLike[str]) -> Path:
             f"{type(calibration).__name__} has a setting that JSON cannot hold: {error}; keep numbers in tensors"
         ) from None
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in calibration.state_dict().items()}
-    content = to_bytes(tensors, metadata={"graphcal": header})
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return path
+    return write_atomically(path, to_bytes(tensors, metadata={"graphcal": header}))
 
 
 def restore(path: str | os.PathLike[str]) -> Calibration:
@@ -88,15 +96,12 @@ def restore(path: str | os.PathLike[str]) -> Calibration:
 
 
 def _described(calibration: Calibration) -> dict[str, Any]:
-    parts = {name: _described(part) for name, part in _parts(calibration)}
-    sizes = {part["classes"] for part in parts.values()}
-    classes = getattr(calibration, "classes", None) or (sizes.pop() if len(sizes) == 1 else None)
     return {
         "class": key_of(type(calibration)),
-        "classes": classes,
+        "num_classes": calibration.num_classes,
         "settings": calibration.settings,
         "tensors": [name for name, _ in calibration.named_buffers(recurse=False)],
-        "parts": parts,
+        "parts": {name: _described(part) for name, part in _parts(calibration)},
     }
 
 
@@ -104,23 +109,40 @@ def _parts(calibration: Calibration) -> Iterator[tuple[str, Calibration]]:
     return ((name, part) for name, part in calibration.named_children() if isinstance(part, Calibration))
 
 
-def _built(header: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> Calibration:
-    known = calibration_classes(header.get("class"))
-    if header.get("class") not in known:
+def _built(header: Any, tensors: dict[str, Tensor], path: Path) -> Calibration:
+    """The calibration a header describes, each of its claims checked."""
+    for key, kind in KEYS.items():
+        value = header.get(key, ...) if isinstance(header, dict) else ...
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise ValueError(f"{path} has a damaged graphcal header: no valid {key!r}")
+    name, num_classes = header["class"], header["num_classes"]
+    known = calibration_classes(name)
+    if name not in known:
         raise ValueError(
-            f"{path} holds a {header.get('class')!r}, which is not known here; known: {', '.join(sorted(known))}. A calibrator "
+            f"{path} holds a {name!r}, which is not known here; known: {', '.join(sorted(known))}. A calibrator "
             "from another package must be installed (or imported) first"
         )
-    missing = [name for name in header["tensors"] if name not in tensors]
+    missing = [tensor for tensor in header["tensors"] if tensor not in tensors]
     if missing:
         raise ValueError(f"{path} is damaged: the header announces tensors that are not there: {', '.join(missing)}")
-    own = {name: tensors[name] for name in header["tensors"]}
-    parts: dict[str, Calibration] = {}
-    for name, described in header["parts"].items():
-        prefix = f"{name}."
-        inner = {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}
-        parts[name] = _built(described, inner, path)
-    return known[header["class"]](**own, **parts, **header["settings"])
+    state: dict[str, Any] = {tensor: tensors[tensor] for tensor in header["tensors"]}
+    for part, described in header["parts"].items():
+        inner = {key.removeprefix(f"{part}."): t for key, t in tensors.items() if key.startswith(f"{part}.")}
+        state[part] = _built(described, inner, path)
+        if state[part].num_classes not in (None, num_classes):
+            raise ValueError(
+                f"{path} is damaged: a calibration of {num_classes} classes holds one of {state[part].num_classes}"
+            )
+    state |= header["settings"]
+    lacking = [field for field in _state_of(known[name]) if field not in state]
+    if lacking:
+        raise ValueError(f"{path} is damaged: a {name} without {', '.join(lacking)}")
+    return known[name](num_classes=num_classes, **state)
+
+
+def _state_of(cls: type[Calibration]) -> list[str]:
+    """What a calibration of this class cannot do without: the fields it declares and gives no value."""
+    return [field for field in vars(cls).get("__annotations__", {}) if not hasattr(cls, field)]
 
 
 def key_of(cls: type[Calibration]) -> str:

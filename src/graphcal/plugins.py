@@ -1,7 +1,7 @@
-"""Name tables that other packages can add to: calibrators, backbones, bench presets.
+"""Name tables that other packages can add to: calibrators, backbones, initialisations, published trainings, bench presets.
 
-A package announces what it has by entry point, in the group ``graphcal.calibrators``, ``graphcal.backbones`` or
-``graphcal.presets``:
+A package announces what it has by entry point, in the group ``graphcal.calibrators``, ``graphcal.backbones``,
+``graphcal.inits``, ``graphcal.trainings`` or ``graphcal.presets``:
 
     [project.entry-points."graphcal.calibrators"]
     my-method = "my_package:MyRecipe"

@@ -12,7 +12,7 @@ from graphcal.files import read_toml
 FILE = Path(__file__).with_name("small.toml")
 SMALL = read_toml(FILE)
 GROUP = TrainingGroup("citeseer", "public", 20, None, "gcn", {"layers": 2}, {"lr": 0.01, "epochs": 5}, ((0, 0), (0, 1)))
-CELL = Cell((GROUP,), (0, 1), "ts", {"solver": "exact"}, "none", 20)
+CELL = Cell((GROUP,), (0, 1), "ts", {}, "none", 20)
 
 
 def small(**changes: Any) -> Preset:

@@ -80,5 +80,5 @@ def test_errors_name_the_thing_and_the_choices() -> None:
         resolve(small(base={}), ROW, "ts")
     with pytest.raises(ValueError, match="unknown calibrator 'nope'; choose among none, ts"):
         list(expand(small(methods=["x"], define={"x": {"calibrator": "nope"}})))
-    with pytest.raises(ValueError, match="calibrator 'ts' has no setting alpha; it has"):
-        list(expand(small(methods=["x"], define={"x": {"calibrator": "ts", "settings": {"alpha": 1}}})))
+    with pytest.raises(ValueError, match="calibrator 'vs' has no setting alpha; it has bias"):
+        list(expand(small(methods=["x"], define={"x": {"calibrator": "vs", "settings": {"alpha": 1}}})))

@@ -147,7 +147,7 @@ def test_a_job_that_another_process_holds_is_left_to_it(tmp_path: Path) -> None:
 
 
 def test_runs_over_splits_are_measured_on_their_own_split(tmp_path: Path, shared_data: Path) -> None:
-    base = {"protocol": "geom-gcn", "over": "splits", "block": 2, "training": {"epochs": 3, "hidden": 4}}
+    base = {"protocol": "geom-gcn", "over": "splits", "block": 2, "training": {"epochs": 3, "hidden_channels": 4}}
     axes = {"dataset": ["chameleon"], "backbone": ["gcn"]}
     session = ran(tmp_path, methods=["uncal", "ts"], runs=2, axes=axes, base=base, published=[])
     labels = [session.store.nodes(one.cell.key)[1] for one in session.slots if one.method == "ts"]

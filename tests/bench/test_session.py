@@ -29,7 +29,7 @@ if __name__ == "__main__":
 
 
 def longer(folder: Path) -> Session:
-    base = {"protocol": "public", "block": 2, "training": {"epochs": 100, "hidden": 16}}
+    base = {"protocol": "public", "block": 2, "training": {"epochs": 100, "hidden_channels": 16}}
     return Session.of(small(runs=8, base=base), folder)
 
 

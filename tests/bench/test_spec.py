@@ -30,7 +30,7 @@ def test_the_key_does_not_depend_on_the_order_of_settings() -> None:
         replace(CELL, bins=15),
         replace(CELL, stop="train"),
         replace(CELL, calibrator="none", settings={}),
-        replace(CELL, settings={"solver": "accumulated"}),
+        replace(CELL, settings={"steps": 200}),
         replace(CELL, groups=(replace(GROUP, dataset="cora"),)),
         replace(CELL, groups=(replace(GROUP, row_normalise=False),)),
         replace(CELL, groups=(replace(GROUP, training={"lr": 0.02, "epochs": 5}),)),

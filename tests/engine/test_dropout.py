@@ -1,12 +1,9 @@
 """The random numbers of dropout: the right generator, the right rate, and a mask that depends on nothing else."""
 
-import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 
 from graphcal.engine.dropout import Dropout, kept_bytes, random_words, relu_dropout
-from graphcal.engine.features import Features
 
 
 def test_words_are_those_of_splitmix64():
@@ -49,20 +46,6 @@ def test_a_mask_does_not_depend_on_what_else_is_computed():
     whole = Dropout([4, 5, 6], 9).mask(torch.arange(100), 20, 0.3, layer=2)
     some = torch.tensor([7, 80, 3])
     assert torch.equal(Dropout([6], 9).mask(some, 20, 0.3, layer=2)[0], whole[2, some])
-
-
-def test_input_dropout_drops_entries_by_their_place_in_the_whole_matrix():
-    matrix = sp.random(300, 50, 0.2, format="csr", dtype=np.float32, random_state=np.random.default_rng(1))
-    drop, device = Dropout([0, 1], 2), torch.device("cpu")
-    everything = Features(matrix, np.arange(300), device)
-    kept = everything.dropped(drop, 0.25)  # (2, nnz)
-    share = float((kept == 0).float().mean())
-    assert share == pytest.approx(0.25, abs=0.02)
-    assert torch.allclose(kept[kept > 0], (everything.sparse.values / 0.75).expand(2, -1)[kept > 0])
-    rows = np.array([250, 3])
-    part = Features(matrix, rows, device).dropped(drop, 0.25)
-    expected = torch.cat([kept[:, everything.sparse.rows == row] for row in rows], 1)
-    assert torch.equal(part, expected)
 
 
 def test_relu_and_dropout_in_one_node():

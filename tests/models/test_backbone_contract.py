@@ -9,36 +9,35 @@ import torch
 
 import graphcal.models
 import graphcal.training
-from graphcal.engine.cutting import Graph, fields, whole
 from graphcal.engine.dropout import Dropout
-from graphcal.engine.operators import feature_matrix, plain_adjacency
-from graphcal.models import BACKBONES, Shape, backbone_of
+from graphcal.engine.receptive import full_graph, receptive_fields
+from graphcal.models import BACKBONES, Backbone, ModelConfig, backbone_of, name_of
+from graphcal.models.trained import graph_input
 from graphcal.observation import observe
-from graphcal.training import recipe, train
+from graphcal.training import published, train
 from graphcal.training.losses import Targets, nll
 
 NAMES = list(BACKBONES)
 SMALL = {"gcnii": {"layers": 6}}  # 64 layers add nothing to what is tested here but time
 
 
-def spec_of(name):
+def backbone(name):
     return BACKBONES[name](**SMALL.get(name, {}))
 
 
 def settings(name, **changes):
-    return replace(recipe("cagcn", name), **{"hidden": 8, "epochs": 8, "patience": None} | changes)
+    return replace(published("cagcn", name).training, **{"hidden_channels": 8, "epochs": 8, "patience": None} | changes)
 
 
 def runs_of(name, graph, seeds, **changes):
-    return train(graph, spec_of(name), settings(name, **changes), seeds=seeds)
+    return train(graph, backbone(name), settings(name, **changes), seeds=seeds)
 
 
 def untrained(name, graph, replicas=2, dropout=0.5, input_dropout=0.0):
     """A module with fresh weights, and the graph as it reads it."""
-    operator, x = spec_of(name).prepare(plain_adjacency(graph.edge_index, graph.num_nodes), feature_matrix(graph.x))
-    shape = Shape(x.shape[1], 4, 8, dropout, input_dropout, "glorot")
-    model = spec_of(name).build(shape, [torch.Generator().manual_seed(r) for r in range(replicas)])
-    return model, Graph(operator, x, graph.edge_index.device, input_dropout)
+    read = graph_input(backbone(name), graph.x, graph.edge_index, input_dropout)
+    config = ModelConfig(read.x.shape[1], 8, 4, dropout, input_dropout, "glorot")
+    return backbone(name).build(config, [torch.Generator().manual_seed(r) for r in range(replicas)]), read
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -100,8 +99,8 @@ def test_a_field_gives_the_logits_of_the_whole_graph(name, input_dropout, graph)
     """With and without dropout: a mask depends on the node, not on which rows a pass computes."""
     model, read = untrained(name, graph, input_dropout=input_dropout)
     rows, others = (mask.nonzero().flatten() for mask in (graph.train_mask, graph.val_mask))
-    learn, check = fields(read, rows.numpy(), others.numpy(), model.depth)
-    everything = whole(read, model.depth)
+    learn, check = receptive_fields(read, rows.numpy(), others.numpy(), model.depth)
+    everything = full_graph(read, model.depth)
     for drop in (None, Dropout([3, 4], 7)):
         expected = model(everything, drop)
         assert torch.allclose(model(learn, drop), expected[:, rows], atol=1e-5)
@@ -115,7 +114,7 @@ def test_gradients_agree_with_differences(name, input_dropout, graph):
     """The derivative of the loss along the gradient is its squared length."""
     model, read = untrained(name, graph, replicas=1, input_dropout=input_dropout)
     rows = graph.train_mask.nonzero().flatten()
-    learn, _ = fields(read, rows.numpy(), rows.numpy(), model.depth)
+    learn, _ = receptive_fields(read, rows.numpy(), rows.numpy(), model.depth)
     targets = Targets(graph.y[rows], torch.full((1, len(rows)), 1 / len(rows)))
 
     def loss():
@@ -144,7 +143,7 @@ def test_gradients_agree_with_differences(name, input_dropout, graph):
 def test_every_parameter_learns(name, graph):
     model, read = untrained(name, graph)
     rows = graph.train_mask.nonzero().flatten()
-    learn, _ = fields(read, rows.numpy(), rows.numpy(), model.depth)
+    learn, _ = receptive_fields(read, rows.numpy(), rows.numpy(), model.depth)
     model(learn, None).square().sum().backward()
     for key, p in model.named_parameters():
         assert p.shape[0] == 2, key
@@ -179,6 +178,13 @@ def test_no_device_is_named():
     for package in (graphcal.models, graphcal.training):
         for path in Path(package.__file__).parent.glob("*.py"):
             assert not re.search(r"[\"'](cpu|cuda|mps)[\"']", path.read_text(encoding="utf-8")), path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_and_its_backbone_lead_to_each_other(name):
+    assert isinstance(backbone(name), Backbone)
+    assert name_of(backbone_of(name)) == name
+    assert backbone_of(backbone(name)) == backbone(name)
 
 
 def test_an_unknown_name_lists_the_choices():

@@ -7,13 +7,18 @@ import pytest
 from golden_records import GOLDEN, close, records
 
 ON_GCN = {
-    "ts-accumulated": {"calibrator": "ts", "settings": {"solver": "accumulated"}},
-    "ts-base-dropout": {"calibrator": "ts", "settings": {"solver": "base-dropout"}},
-    "ts-base-dropout-200": {"calibrator": "ts", "settings": {"solver": "base-dropout-200"}},
-    "ts-cagcn": {"calibrator": "ts", "settings": {"solver": "cagcn"}},
-    "ms-cagcn": {"calibrator": "ms", "settings": {"solver": "cagcn"}},
-    "cagcn-base-dropout": {"calibrator": "cagcn", "settings": {"epochs": 20, "base_dropout": True}},
-    "cagcn-paper-text": {"calibrator": "cagcn", "settings": {"epochs": 20, "link": "softplus", "margin": 0.0}},
+    "ts-accumulated": {"calibrator": "ts-accumulated"},
+    "ts-base-dropout": {"calibrator": "ts-base-dropout"},
+    "ts-base-dropout-200": {"calibrator": "ts-base-dropout", "settings": {"steps": 200}},
+    "ts-cagcn": {"calibrator": "ts-cagcn"},
+    "ms-cagcn": {"calibrator": "ms-cagcn"},
+    "cagcn-base-dropout": {"calibrator": "cagcn-code", "settings": {"epochs": 20}},
+    "cagcn-paper-text": {"calibrator": "cagcn-gats", "settings": {"epochs": 20}},
+    "scar-grid": {"calibrator": "scar-grid"},
+    "scar-shared": {"calibrator": "scar-shared"},
+    "scar-hop": {"calibrator": "scar-per-hop"},
+    "scar-no-guard": {"calibrator": "scar-no-guard"},
+    "scar-graph-no-guard": {"calibrator": "graph-scar-no-guard"},
     "au-ls": {"calibrator": "none", "training": {"loss": "au-ls"}},
     "negative-normal": {"calibrator": "ts", "training": {"init": "negative-normal"}},
 }

@@ -46,7 +46,7 @@ def sample_results() -> dict[str, Any]:
         "dataset": "sample",
         "protocol": "random",
         "backbone": "gcn",
-        "training": {"hidden": 64, "head_lr": None},
+        "training": {"hidden_channels": 64, "final_lr": None},
         "seeds": list(range(SEEDS)),
         "versions": {"torch": "2.13.0"},
         "nodes": {"train": 100, "val": 300, "test": int(test.sum())},

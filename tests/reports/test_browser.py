@@ -221,7 +221,7 @@ def test_the_page_of_a_real_run_works(browser, tmp_path):
     from graphcal.experiment import run
     from graphcal.training import Training
 
-    done = run(random_graph(nodes=400), seeds=range(2), training=Training(epochs=40, hidden=16))
+    done = run(random_graph(nodes=400), seeds=range(2), training=Training(epochs=40, hidden_channels=16))
     page = done.save(tmp_path)
     assert page.stat().st_size < 1_000_000
     found = Opened(browser, page)

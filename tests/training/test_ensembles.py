@@ -5,7 +5,7 @@ import torch
 
 from graphcal.training import Training, ensemble, mc_dropout, train
 
-SETTINGS = Training(hidden=8, epochs=30, patience=None)
+SETTINGS = Training(hidden_channels=8, epochs=30, patience=None)
 
 
 def test_an_ensemble_is_the_mean_probability(graph):
@@ -29,7 +29,7 @@ def test_mc_dropout_is_the_mean_over_passes(graph):
 
 
 def test_without_dropout_every_sample_is_the_model(graph):
-    run = train(graph, training=Training(hidden=8, epochs=10, dropout=0.0), seeds=[0])[0]
+    run = train(graph, training=Training(hidden_channels=8, epochs=10, dropout=0.0), seeds=[0])[0]
     assert torch.allclose(mc_dropout(run, passes=3).logits.exp(), run.outputs.logits.softmax(-1), atol=1e-6)
 
 

@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,11 +24,8 @@ from graphcal.bench.records import Store
 from graphcal.bench.spec import RunId, TrainingGroup, canonical
 from graphcal.core import FinalLayer, Outputs
 from graphcal.datasets import load
-from graphcal.engine.cutting import Graph, whole
-from graphcal.engine.operators import feature_matrix, plain_adjacency
-from graphcal.engine.receptive import Field
 from graphcal.files import write_atomically
-from graphcal.models import BACKBONES, OnGraph, Replicas, Shape, SingleModel, Spec
+from graphcal.models import BACKBONES, ModelConfig, Replicas, TrainedGNN
 from graphcal.training import Replica, Run, Training, train_replicas
 
 
@@ -80,7 +77,7 @@ def _train(base: TrainingGroup, path: Path, graphs: Graphs) -> None:
     del seen.test_mask
     backbone = BACKBONES[base.backbone](**base.architecture)
     started = time.process_time()
-    runs = train_replicas(seen, backbone, Training(**base.training), replicas)
+    runs = train_replicas(seen, backbone, Training.from_dict(base.training), replicas)
     seconds = time.process_time() - started
     tensors: dict[str, Tensor] = {}
     for number, run in enumerate(runs):
@@ -90,13 +87,13 @@ def _train(base: TrainingGroup, path: Path, graphs: Graphs) -> None:
             kept |= {"weight": out.final.weight, "bias": out.final.bias}
         kept |= {f"state/{name}": value for name, value in model.state_dict().items()}
         tensors |= {f"{number}/{name}": t.detach().contiguous().clone() for name, t in kept.items() if t is not None}
-    shape = asdict(_replicas(runs[0]).shape)
-    about = {"base": canonical(asdict(base)), "seconds": repr(seconds), "shape": canonical(shape)}
+    config = asdict(_replicas(runs[0]).config)
+    about = {"base": canonical(asdict(base)), "seconds": repr(seconds), "config": canonical(config)}
     write_atomically(path, save(tensors, about))
 
 
 def _replicas(run: Run) -> Replicas:
-    assert isinstance(run.model, SingleModel)
+    assert isinstance(run.model, TrainedGNN)
     return run.model.replicas
 
 
@@ -111,16 +108,8 @@ def _outputs(base: TrainingGroup, path: Path, number: int, graph: Data) -> Outpu
     with safe_open(path, "pt") as file:
         mine = f"{number}/"
         kept = {name[len(mine) :]: file.get_tensor(name) for name in file.keys() if name.startswith(mine)}  # noqa: SIM118
-        shape = Shape(**json.loads(file.metadata()["shape"]))
-    spec = BACKBONES[base.backbone](**base.architecture)
-    model = spec.build(shape, [torch.Generator()])
-    model.load_state_dict({name[len("state/") :]: t for name, t in kept.items() if name.startswith("state/")})
+        config = ModelConfig(**json.loads(file.metadata()["config"]))
+    state = {name[len("state/") :]: t for name, t in kept.items() if name.startswith("state/")}
+    model = TrainedGNN.from_state(BACKBONES[base.backbone](**base.architecture), config, state)
     final = FinalLayer.from_weight(kept["weight"], kept["bias"]) if "weight" in kept else None
-    handle = OnGraph(model, cache(lambda: _whole_graph(spec, model, graph)), graph.edge_index)
-    return Outputs(kept["logits"], graph, final, kept.get("hidden"), handle)
-
-
-def _whole_graph(spec: Spec, model: Replicas, graph: Data) -> Field:
-    edges = plain_adjacency(graph.edge_index, int(graph.num_nodes))
-    operator, x = spec.prepare(edges, feature_matrix(graph.x))
-    return whole(Graph(operator, x, graph.edge_index.device, model.shape.input_dropout), model.depth)
+    return Outputs(kept["logits"], graph, final, kept.get("hidden"), model.on(graph))

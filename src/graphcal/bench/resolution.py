@@ -16,8 +16,7 @@ from graphcal.bench.presets import Preset, matches
 from graphcal.bench.spec import Cell, RunId, TrainingGroup
 from graphcal.datasets.protocols import PROTOCOLS
 from graphcal.methods import CALIBRATORS
-from graphcal.training import Training
-from graphcal.training import preset as recipe
+from graphcal.training import Training, published
 
 
 @dataclass(frozen=True)
@@ -110,10 +109,10 @@ def _group(
     settings: SlotSettings, row: Mapping[str, Any], searched: Mapping[str, Any], together: tuple[RunId, ...]
 ) -> TrainingGroup:
     backbone, dataset, labels_per_class = row["backbone"], row["dataset"], row.get("labels_per_class", 20)
-    published = recipe(settings.recipe, backbone, dataset, labels_per_class)
-    training = _spelled_out(dataclasses.replace(published.training, **{**settings.training, **searched}))
-    backbone_settings: Any = published.backbone  # a frozen dataclass
-    architecture = {**dataclasses.asdict(backbone_settings), **settings.architecture}
+    start = published(settings.recipe, backbone, dataset, labels_per_class)
+    training = _spelled_out(start.training.updated({**settings.training, **searched}))
+    model: Any = start.backbone  # a frozen dataclass
+    architecture = {**dataclasses.asdict(model), **settings.architecture}
     return TrainingGroup(
         dataset, settings.protocol, labels_per_class, settings.row_normalise, backbone, architecture,
         dataclasses.asdict(training), together,
@@ -122,8 +121,7 @@ def _group(
 
 def _spelled_out(training: Training) -> Training:
     """The same training with "as everywhere else" written out, so that equal trainings have equal hashes."""
-    same: dict[str, Any] = {"head_lr": training.lr}
-    same |= dict.fromkeys(("final_weight_decay", "inner_weight_decay"), training.weight_decay)
+    same = {"final_lr": training.lr, "final_weight_decay": training.weight_decay}
     return dataclasses.replace(training, **{name: v for name, v in same.items() if getattr(training, name) is None})
 
 
@@ -131,7 +129,7 @@ def _published_weights(settings: SlotSettings, row: Mapping[str, Any]) -> dict[s
     """SCAR's alpha and beta as published for the graph, where a method asks for them."""
     if not settings.weights:
         return {}
-    weights = recipe(settings.weights, row["backbone"], row["dataset"], row.get("labels_per_class", 20)).scar
+    weights = published(settings.weights, row["backbone"], row["dataset"], row.get("labels_per_class", 20)).scar
     if not {"alpha", "beta"} <= weights.keys():
         raise ValueError(f"recipe {settings.weights!r} has no published alpha and beta for {dict(row)}")
     return dict(weights)

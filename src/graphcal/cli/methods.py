@@ -24,26 +24,27 @@ def methods(
     """
     from graphcal.methods import CALIBRATORS
 
-    if name and name not in CALIBRATORS:
-        raise ValueError(f"unknown calibrator {name!r}; choose from {', '.join(CALIBRATORS)}")
     cards = {key: _described(CALIBRATORS[key]) for key in ([name] if name else CALIBRATORS)}
     if json:
         typer.echo(json_format.dumps(cards[name] if name else cards, indent=2))
     elif name:
         _print_card(name, cards[name])
     else:
-        _print_table(cards)
+        _print_table(cards, own=len(CALIBRATORS.own))
 
 
 def _described(recipe: type[Recipe]) -> dict[str, Any]:
     """A card as plain values; a plug-in without one is described by its docstring."""
+    from graphcal.methods.card import idea_of
+
     card: Card | None = getattr(recipe, "card", None)
     defaults = {f.name: f.default for f in fields(cast(Any, recipe))}
     settings = {key: value for key, value in defaults.items() if isinstance(value, str | int | float | tuple | None)}
+    known = {"idea": idea_of(recipe), "settings": settings, "module": recipe.__module__}
     if card is None:
-        return {"idea": (recipe.__doc__ or recipe.__name__).strip().splitlines()[0], "settings": settings}
+        return known
     shown = {f.name: getattr(card, f.name) for f in fields(card)}
-    return {**shown, "needs": card.needs, "settings": settings}
+    return {**shown, "needs": card.needs, **known}
 
 
 def _print_card(name: str, card: dict[str, Any]) -> None:
@@ -65,6 +66,7 @@ def _print_card(name: str, card: dict[str, Any]) -> None:
         "paper": card.get("paper"),
         "departures": card.get("departures"),
         "settings": ", ".join(f"{key}={value!r}" for key, value in card["settings"].items()) or "none",
+        "module": card["module"],
     }
     for key, value in rows.items():
         if value is not None:
@@ -72,14 +74,18 @@ def _print_card(name: str, card: dict[str, Any]) -> None:
     Console(highlight=False, markup=False).print(table)
 
 
-def _print_table(cards: dict[str, dict[str, Any]]) -> None:
+def _print_table(cards: dict[str, dict[str, Any]], own: int) -> None:
+    """Our own calibrators, and below a line those of plug-ins."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False)
+    table = Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
     for heading in ("name", "keeps predictions", "needs", "idea"):
         table.add_column(heading, no_wrap=heading == "name", overflow="fold")
-    for name, card in cards.items():
+    for place, (name, card) in enumerate(cards.items()):
+        if place == own:
+            table.add_section()
         kept = {True: "yes", False: "no", None: "?"}[card.get("keeps_predictions")]
         table.add_row(name, kept, card.get("needs", "?"), card["idea"])
     Console(highlight=False, markup=False).print(table)

@@ -21,7 +21,7 @@ def run(
     ),
     backbone: str = typer.Option("gcn", help="The model to train: gcn, gat, sage, ... (docs/backbones.md)."),
     calibrator: str = typer.Option(
-        "ts,scar", help="Calibrators to compare, separated by commas (see `graphcal methods`)."
+        "ts,scar,graph-scar", help="Calibrators to compare, separated by commas (see `graphcal methods`)."
     ),
     seeds: int = typer.Option(10, min=1, help="How many times to train, with seeds 0, 1, 2, ...; all train together."),
     labels_per_class: int = typer.Option(
@@ -47,7 +47,7 @@ def run(
     Trains BACKBONE on DATASET, fits each calibrator on the validation nodes and measures on the test nodes:
 
         graphcal run                                  # a GCN on Citeseer, ten seeds, about a minute
-        graphcal run cora --calibrator ts,scar,gats
+        graphcal run cora --calibrator ts,graph-scar,gats
         graphcal run my-graph/ --backbone sage        # nodes.csv + edges.csv
     """
     from rich.console import Console

@@ -69,7 +69,7 @@ def kept_scale(p: float) -> float:
 
 @dataclass(frozen=True)
 class Dropout:
-    """The random numbers of one pass: one seed a replica, and the number of the pass (an epoch, or a sample).
+    """The random numbers of one pass: a seed per replica, and the number of the pass (an epoch, or a sample).
 
     ``places`` keeps the positions of the rows seen before; give the same dict to every pass over the same rows.
     """
@@ -108,7 +108,7 @@ class _ReluDropout(torch.autograd.Function):
         return h
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         (h,) = ctx.saved_tensors
         back = torch.ops.aten.threshold_backward(grad, h, 0).mul_(ctx.scale)
         return back, back.sum(1, keepdim=True) if ctx.biased else None, None, None
@@ -118,4 +118,6 @@ def relu_dropout(z: Tensor, bias: Tensor | None, drop: Dropout | None, nodes: Te
     """dropout(relu(z + bias)): (R, n, H)"""
     if drop is None or p == 0:
         return z.relu() if bias is None else (z + bias).relu_()
-    return _ReluDropout.apply(z, bias, drop.mask(nodes, z.shape[-1], p, layer), kept_scale(p))
+    mask = drop.mask(nodes, z.shape[-1], p, layer)
+    h: Tensor = _ReluDropout.apply(z, bias, mask, kept_scale(p))  # type: ignore[no-untyped-call]
+    return h

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from graphcal.engine.dropout import Dropout, kept_bytes, kept_scale, random_words
-from graphcal.engine.sparse import Sparse, bags
+from graphcal.engine.sparse import Sparse, spmm
 
 DENSE_FROM = 0.3  # share of non-zero entries from which a dense product is the faster one
 INPUT_LAYER = 0  # the layer number of input dropout
@@ -26,7 +26,7 @@ INPUT_LAYER = 0  # the layer number of input dropout
 class Features:
     """Rows ``rows`` of the matrix ``whole``."""
 
-    def __init__(self, whole: sp.csr_matrix, rows: np.ndarray, device: torch.device) -> None:
+    def __init__(self, whole: sp.csr_matrix, rows: np.ndarray[Any, np.dtype[np.int64]], device: torch.device) -> None:
         part = whole[rows] if len(rows) else whole[:0]
         self.shape = part.shape
         self.nnz = part.nnz
@@ -40,11 +40,11 @@ class Features:
 
     def times(self, weight: Tensor) -> Tensor:
         """(n, F) @ (R, F, H) -> (R, n, H), without gradient"""
-        return bags(self.sparse, weight) if self.dense is None else self.dense @ weight
+        return spmm(self.sparse, weight) if self.dense is None else self.dense @ weight
 
     def transpose_times(self, grad: Tensor) -> Tensor:
         """(F, n) @ (R, n, H) -> (R, F, H), without gradient"""
-        return bags(self.sparse.transpose, grad) if self.dense is None else self.dense.T @ grad
+        return spmm(self.sparse.transpose, grad) if self.dense is None else self.dense.T @ grad
 
     @cached_property
     def rows(self) -> Tensor:
@@ -64,7 +64,8 @@ class Features:
 
     def dropped_times(self, weight: Tensor, drop: Dropout, p: float) -> Tensor:
         """dropout(X) @ W, differentiable in W"""
-        return _DroppedProduct.apply(weight, self.sparse, self.dropped(drop, p))
+        product: Tensor = _DroppedProduct.apply(weight, self.sparse, self.dropped(drop, p))  # type: ignore[no-untyped-call]
+        return product
 
     def _entry_places(self) -> tuple[Tensor, Tensor]:
         """The words that hold these rows' entries, and each entry's byte among those words' bytes."""
@@ -82,9 +83,9 @@ class _DroppedProduct(torch.autograd.Function):
     def forward(ctx: Any, weight: Tensor, matrix: Sparse, values: Tensor) -> Tensor:
         ctx.matrix = matrix
         ctx.save_for_backward(values)
-        return bags(matrix, weight, values)
+        return spmm(matrix, weight, values)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (values,) = ctx.saved_tensors
-        return bags(ctx.matrix.transpose, grad, values[:, ctx.matrix.order]), None, None
+        return spmm(ctx.matrix.transpose, grad, values[:, ctx.matrix.order]), None, None

@@ -17,7 +17,7 @@ from torch.nn.functional import softplus
 def noisy_top_k(
     x: Tensor, gate: Tensor, noise: Tensor, top: int, generator: torch.Generator | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Gates (n, M) with ``top`` entries a row that are not zero, and the imbalance (). Without a generator there is no noise."""
+    """Gates (n, M) with ``top`` entries per row that are not zero, and the imbalance (). No generator: no noise."""
     clean = x @ gate  # (n, M)
     if generator is None:
         return _top_softmax(clean, top), clean.new_zeros(())
@@ -41,9 +41,11 @@ def _chance(clean: Tensor, noisy: Tensor, spread: Tensor, top: int) -> Tensor:
     ranked = noisy.topk(top + 1, -1).values
     inside = noisy > ranked[:, top, None]
     to_beat = torch.where(inside, ranked[:, top, None], ranked[:, top - 1, None])
-    return torch.special.ndtr((clean - to_beat) / spread)
+    chance: Tensor = torch.special.ndtr((clean - to_beat) / spread)
+    return chance
 
 
 def squared_variation(values: Tensor) -> Tensor:
     """Variance over squared mean."""
-    return values.var() / (values.mean().square() + 1e-10)
+    variation: Tensor = values.var() / (values.mean().square() + 1e-10)
+    return variation

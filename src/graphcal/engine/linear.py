@@ -1,22 +1,39 @@
-"""Solvers shared by calibrators: exact minimisers for the convex problems that calibration is made of.
+"""Convex fits: softmax NLL of logits that are linear in a few parameters, with leave-one-out validation and a ridge path.
 
-Most calibrations that keep predictions are logits linear in a few parameters,
+    z_n = base_n + X_n theta                        base (n, C), terms X (n, C, K), target q (n, C)
+    minimise  1/n sum_n CE(q_n, softmax z_n) + 1/2 sum_k ridge_k (theta_k - start_k)^2
 
-    z'_n = base_n + sum_k theta_k * terms_nk        base (N, C), terms (N, C, K)
+With p = softmax(z) and A_n = diag(p_n) - p_n p_n^T, the one Hessian everything here is made of,
 
-and the validation NLL is then convex in theta. `fit_linear` solves it by damped Newton to machine precision: a handful of
-iterations of K x K systems, no learning rate.
+    gradient = 1/n sum_n X_n^T (p_n - q_n) + ridge (theta - start)        H = 1/n sum_n X_n^T A_n X_n + diag(ridge)
+
+*Newton's method* with backtracking solves it to machine precision: a handful of K x K systems, no learning rate.
+
+*Leave-one-out.* Dropping node n moves its own logits by one Newton step (Rahnama Rad & Maleki 2020, arXiv:1801.10243):
+
+    z_n without n = z_n + (I - S_n A_n / n)^-1 S_n (p_n - q_n) / n        S_n = X_n H^-1 X_n^T
+
+for about the price of one iteration instead of n fits, without random folds, and exactly for a quadratic loss.
+
+*Ridge path.* Leave-one-out NLL first falls and then rises as a ridge weakens, so the search walks along the ridges while it
+gains. Solutions of neighbours are close: one Newton step leads from each to the next.
+
+Matrices of parameters, where H would be too large to write down, are for `graphcal.engine.softmax`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
+from graphcal.engine.likelihood import platt_targets
 
-def nll_of(logits: Tensor, y: Tensor) -> Tensor:
-    """Mean negative log-likelihood of logits (n, C) under labels (n,)."""
-    return -(logits.gather(-1, y[:, None]).squeeze(-1) - logits.logsumexp(-1)).mean()
+# on coefficients of columns of unit size: two equal columns must not make the Hessian singular
+TINY_RIDGE = 1e-10
 
 
 def fit_linear(
@@ -25,95 +42,167 @@ def fit_linear(
     y: Tensor,
     ridge: Tensor | float = 0.0,
     start: Tensor | None = None,
-    guess: Tensor | None = None,
+    precision: float = 1e-18,
 ) -> Tensor:
-    """theta (K,) that minimises NLL(base + terms @ theta, y) + 1/2 sum_k ridge_k (theta_k - start_k)^2, from ``guess``."""
-    return LinearFit(base, terms, y, start).minimiser(ridge, guess)
+    """theta (K,) that minimises NLL(base + terms @ theta, y) + 1/2 sum_k ridge_k (theta_k - start_k)^2.
+
+    ``y`` are labels (n,), smoothed for every column whose nodes are all right at ``start``, or target probabilities (n, C).
+    """
+    with torch.inference_mode():  # hundreds of small operations: nothing of them is recorded for a gradient
+        base, terms = base.double(), terms.double()
+        start = terms.new_zeros(terms.shape[2]) if start is None else start.to(terms)
+        if y.dim() == 1:
+            y = platt_targets(y, base + terms @ start, _contrast(terms))
+        fit = LinearFit(base, terms, y, start)
+        theta = fit.theta(fit.solve(fit.unit_ridge(ridge), precision=precision))
+    return theta.clone()
+
+
+def loo_logits(base: Tensor, terms: Tensor, target: Tensor, theta: Tensor, ridge: Tensor | float = 0.0) -> Tensor:
+    """Logits (n, C) of every node from the fit without it; theta (K,) is the minimiser on all nodes."""
+    with torch.inference_mode():
+        fit = LinearFit(base, terms, target, theta)
+        z = fit.at(fit.start).loo_logits(fit.unit_ridge(ridge) + TINY_RIDGE)
+    return z.clone()
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeFit:
+    theta: Tensor  # (K,)
+    ridge: float
+    loo_nll: float
+
+
+def best_ridge(
+    base: Tensor, terms: Tensor, target: Tensor, start: Tensor, held: Tensor, ridges: Sequence[float]
+) -> RidgeFit:
+    """The ridge of least leave-one-out NLL. It acts where ``held`` (K,) is 1, on coefficients of columns of unit size."""
+    with torch.inference_mode():
+        fit = LinearFit(base, terms, target, start)
+        ridges = sorted(ridges, reverse=True)
+
+        def step(place: int, state: NewtonState) -> tuple[NewtonState, float]:
+            there = fit.solve(ridges[place] * held, state, steps=1)
+            return there, there.loo_nll(ridges[place] * held + TINY_RIDGE)
+
+        place = middle = len(ridges) // 3
+        state, least = step(place, fit.at(fit.start))
+        for direction in (-1, 1):
+            while 0 <= place + direction < len(ridges):
+                there, loss = step(place + direction, state)
+                if loss >= least:
+                    break
+                state, least, place = there, loss, place + direction
+            if place != middle:
+                break  # it gained in this direction: it would lose in the other
+        ridge = ridges[place] * held
+        solved = fit.solve(ridge, state, precision=1e-16)
+        theta, loss = fit.theta(solved), solved.loo_nll(ridge + TINY_RIDGE)
+    return RidgeFit(theta.clone(), ridges[place], loss)
 
 
 class LinearFit:
-    """The problem of `fit_linear`, set up once and solved for one ridge or for several.
+    """One such problem. Inside, columns have unit size: a Gram column of SCAR and a logit differ by orders of magnitude."""
 
-    Columns are put on one scale first, because a Gram column of SCAR and a logit differ by orders of magnitude. A tiny ridge
-    keeps flat directions (two equal terms) from running away. Where the model is right on every node that a column speaks for,
-    NLL falls without end as confidence grows: those nodes get Platt's smoothed targets, as if one of n + 2 had been wrong.
-    """
+    def __init__(self, base: Tensor, terms: Tensor, target: Tensor, start: Tensor) -> None:
+        self.base, self.target, self._start = base.double(), target.double().contiguous(), start.double()
+        contrast = _contrast(terms.double())
+        size = contrast.square().mean((0, 1)).sqrt()  # (K,)
+        self.alive = size > 1e-12 * float(self.base.abs().max().clamp(min=1.0))
+        self.scale = torch.where(self.alive, size, torch.ones_like(size))
+        self.start = self._start * self.scale
+        self.flat = (contrast / self.scale).reshape(-1, terms.shape[2])  # (n C, K)
 
-    def __init__(self, base: Tensor, terms: Tensor, y: Tensor, start: Tensor | None = None) -> None:
-        self.base, terms = base.double(), terms.double()  # (n, C), (n, C, K)
-        self.nodes, self.classes, self.columns = terms.shape
-        self.start = terms.new_zeros(self.columns) if start is None else start.double()
-        contrast = terms - terms.mean(1, keepdim=True)  # softmax does not see what is common to all classes
-        scale = contrast.square().mean((0, 1)).sqrt()
-        self.alive = scale > 1e-12 * float(self.base.abs().max().clamp(min=1.0))
-        self.scale = torch.where(self.alive, scale, torch.ones_like(scale))
-        self.flat = (contrast / self.scale).reshape(-1, self.columns)  # (n C, K)
-        self.target = platt_targets(y, self.logits(self.start * self.scale), contrast)  # (n, C)
-        self.observed = self.target.reshape(-1) @ self.flat / self.nodes  # (K,)
+    def unit_ridge(self, ridge: Tensor | float) -> Tensor:
+        """A ridge on theta as one on the coefficients of columns of unit size."""
+        return torch.as_tensor(ridge, dtype=torch.double, device=self.base.device) / self.scale.square()
 
-    def logits(self, scaled: Tensor) -> Tensor:
-        return self.base + (self.flat @ scaled).view(self.nodes, self.classes)
+    def theta(self, state: NewtonState) -> Tensor:
+        return torch.where(self.alive, state.theta / self.scale, self._start)
 
-    def minimiser(self, ridge: Tensor | float = 0.0, guess: Tensor | None = None, precision: float = 1e-18) -> Tensor:
+    def at(self, theta: Tensor) -> NewtonState:
+        return NewtonState(self.base, self.flat, self.target, theta)
+
+    def solve(
+        self, ridge: Tensor, state: NewtonState | None = None, precision: float = 1e-18, steps: int = 100
+    ) -> NewtonState:
         """Newton with backtracking, until a step would lower the objective by less than ``precision`` of itself.
 
         Each step squares what the one before it left: after a full one that gained less than sqrt(precision) none follows.
         """
-        penalty = torch.as_tensor(ridge, dtype=torch.double, device=self.base.device) / self.scale.square() + 1e-10
-        centre = self.start * self.scale
-        theta = centre.clone() if guess is None else guess.double() * self.scale
+        ridge = ridge + TINY_RIDGE
+        state = self.at(self.start) if state is None else state
 
-        def at(t: Tensor) -> tuple[Tensor, float]:
-            log_probs = self.logits(t).log_softmax(-1)
-            loss = -torch.dot(log_probs.view(-1), self.target.view(-1)) / self.nodes
-            return log_probs, float(loss + 0.5 * torch.dot(penalty, (t - centre).square()))
+        def objective(state: NewtonState) -> float:
+            return float(state.nll + 0.5 * torch.dot(ridge, (state.theta - self.start).square()))
 
-        log_probs, value = at(theta)
-        for _ in range(100):
-            weighted = self.flat * log_probs.exp().view(-1, 1)
-            mean = weighted.view(self.nodes, self.classes, self.columns).sum(1)  # (n, K)
-            gradient = mean.mean(0) - self.observed + penalty * (theta - centre)
-            hessian = (weighted.T @ self.flat - mean.T @ mean) / self.nodes
-            hessian.diagonal().add_(penalty)
-            step = torch.linalg.solve(hessian, gradient)
-            decrease = float(gradient @ step)
+        value = objective(state)
+        for _ in range(steps):
+            step, decrease = newton_step(state, self.start, ridge)
             if decrease < precision * (1 + abs(value)):
                 break
-            size, trial = 1.0, theta - step
-            log_probs, trial_value = at(trial)
+            size, trial = 1.0, self.at(state.theta - step)
+            trial_value = objective(trial)
             while trial_value > value - 1e-4 * size * decrease and size > 1e-12:
                 size *= 0.5
-                trial = theta - size * step
-                log_probs, trial_value = at(trial)
+                trial = self.at(state.theta - size * step)
+                trial_value = objective(trial)
             if trial_value >= value:
                 break  # no float64 improvement left
-            theta, value = trial, trial_value
+            state, value = trial, trial_value
             if size == 1.0 and decrease < precision**0.5:
                 break
-        return torch.where(self.alive, theta / self.scale, self.start)
+        return state
 
 
-def soft_nll(z: Tensor, target: Tensor) -> Tensor:
-    """Mean cross-entropy of logits (n, C) under target probabilities (n, C)."""
-    return (z.logsumexp(-1) - (target * z).sum(-1)).mean()
+class NewtonState:
+    """z = base + X theta at one theta, the mean NLL of its softmax, and that NLL's derivatives when asked for."""
+
+    def __init__(self, base: Tensor, flat: Tensor, target: Tensor, theta: Tensor) -> None:
+        """base (n, C), flat X (n C, K), target q (n, C), theta (K,)"""
+        self.theta, self.flat, self.target = theta, flat, target
+        self.z = base + (flat @ theta).view_as(base)
+        self.log_probs = self.z.log_softmax(-1)
+        self.nll = -torch.dot(self.log_probs.view(-1), target.view(-1)) / len(base)
+
+    @cached_property
+    def probs(self) -> Tensor:
+        return self.log_probs.exp()
+
+    @cached_property
+    def gradient(self) -> Tensor:  # (K,)
+        return (self.probs - self.target).view(-1) @ self.flat / len(self.z)
+
+    @cached_property
+    def hessian(self) -> Tensor:  # (K, K) 1/n sum X^T (diag(p) - p p^T) X
+        weighted = self.flat * self.probs.view(-1, 1)
+        mean = weighted.view(*self.z.shape, -1).sum(1)  # (n, K)
+        hessian: Tensor = (weighted.T @ self.flat - mean.T @ mean) / len(self.z)
+        return hessian
+
+    def loo_logits(self, ridge: Tensor) -> Tensor:
+        """Logits of every node from the fit without it, if theta minimises the NLL with this ridge (K,)."""  # (n, C)
+        x, p = self.flat.view(*self.z.shape, -1), self.probs
+        solved = self.flat @ torch.linalg.inv((self.hessian + ridge.diag()) * len(self.z))
+        leverage = solved.view(x.shape) @ x.mT  # (n, C, C) S / n
+        residual = leverage @ (p - self.target)[:, :, None]
+        drift = leverage * p[:, None, :] - (leverage @ p[:, :, None]) * p[:, None, :]  # S A / n
+        system = torch.eye(p.shape[1], dtype=p.dtype, device=p.device) - drift
+        moved: Tensor = torch.linalg.solve(system, residual).squeeze(-1)
+        return self.z + moved
+
+    def loo_nll(self, ridge: Tensor) -> float:
+        log_probs = self.loo_logits(ridge).log_softmax(-1)
+        return -float(torch.dot(log_probs.view(-1), self.target.view(-1))) / len(self.z)
 
 
-def platt_targets(y: Tensor, z: Tensor, contrast: Tensor) -> Tensor:
-    """One-hot labels, smoothed on the nodes of every column (n, C, K) whose nodes the model z gets all right."""  # (n, C)
-    classes = z.shape[1]
-    one_hot = torch.nn.functional.one_hot(y, classes).double()
-    wrong = z.argmax(-1) != y  # (n,)
-    all_right = ~(contrast[wrong].abs().amax(1) > 0).any(0)  # (K,)
-    if not all_right.any():
-        return one_hot
-    spoken_for = contrast.abs().amax(1) > 0  # (n, K)
-    count = spoken_for.sum(0)
-    share = torch.where(all_right, 1.0 / (count + 2), torch.zeros_like(count, dtype=torch.double))
-    smooth = (spoken_for * share).amax(1, keepdim=True)  # (n, 1)
-    return one_hot * (1 - smooth) + (1 - one_hot) * smooth / (classes - 1)
+def newton_step(state: NewtonState, start: Tensor, ridge: Tensor) -> tuple[Tensor, float]:
+    """What Newton's method takes off theta (K,), and twice what the objective would fall by if it were quadratic."""
+    gradient = state.gradient + ridge * (state.theta - start)
+    step = torch.linalg.solve(state.hessian + ridge.diag(), gradient)
+    return step, float(gradient @ step)
 
 
-def folds(count: int, parts: int, generator: torch.Generator) -> list[Tensor]:
-    """Index sets of a random partition of 0..count-1 into ``parts`` of nearly equal size."""
-    order = torch.randperm(count, generator=generator)
-    return [order[i::parts] for i in range(parts)]
+def _contrast(terms: Tensor) -> Tensor:
+    """Softmax does not see what is common to all classes."""
+    return terms - terms.mean(1, keepdim=True)

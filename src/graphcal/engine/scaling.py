@@ -9,7 +9,7 @@ from graphcal.core import Outputs
 
 
 def scaled(out: Outputs, scale: Tensor) -> Tensor:
-    """log softmax(s z) with one scale for all nodes () or one a node (N,)."""  # (N, C)
+    """log softmax(s z) with one scale for all nodes () or one per node (N,)."""  # (N, C)
     scale = scale.to(out.logits).reshape(-1, 1)
     return with_predictions((scale * out.logits).log_softmax(-1), out.pred)
 

@@ -6,7 +6,9 @@ with some entries of W held at their centre. The Hessian is never formed; with P
 
     H V = x^T [P (xV) - P sum_c P (xV)] / n + ridge V         (products entry by entry)
 
-so each Newton step is a few products of the size of the data, also for 70 classes and 4,970 weights.
+so each Newton step is a few products of the size of the data, also for 70 classes and 4,970 weights: the Hessian that
+`graphcal.engine.linear` writes down and factors, for a handful of parameters, would here have 25 million entries. That is why
+there are two solvers.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from graphcal.engine.linear import folds, nll_of
+from graphcal.engine.likelihood import mean_nll
+from graphcal.engine.node_order import kfold
 
 
 def fit_softmax(
@@ -34,7 +37,7 @@ def fit_softmax(
     target = torch.zeros(n, centre.shape[1], dtype=torch.double, device=x.device).scatter_(1, y[:, None], 1.0)
 
     def objective(weight: Tensor) -> float:
-        return float(nll_of(x @ weight, y) + 0.5 * (ridge * (weight - centre).square()).sum())
+        return float(mean_nll(x @ weight, y) + 0.5 * (ridge * (weight - centre).square()).sum())
 
     weight = centre.clone()
     value = objective(weight)
@@ -98,7 +101,7 @@ def with_intercept(x: Tensor) -> Tensor:
     return torch.cat([x, torch.ones_like(x[:, :1])], -1)
 
 
-def odir(classes: int, penalty: float, nodes: int) -> Tensor:
+def odir_ridge(classes: int, penalty: float, nodes: int) -> Tensor:
     """Ridge of  penalty / (C (C-1)) sum_offdiag A^2 + penalty / C sum b^2  (Kull et al. 2019), on [A; b].
 
     The diagonal gets the weight of a tenth of one node's loss, so that a separable class cannot run away.
@@ -109,8 +112,8 @@ def odir(classes: int, penalty: float, nodes: int) -> Tensor:
     return ridge.clamp(min=0.1 / nodes)
 
 
-def fit_with_chosen_penalty(
-    x: Tensor, y: Tensor, penalties: Sequence[float], parts: int, generator: torch.Generator
+def fit_softmax_cv(
+    x: Tensor, y: Tensor, penalties: Sequence[float], folds: int, generator: torch.Generator
 ) -> tuple[Tensor, float]:
     """[A; b] (C + 1, C) with the off-diagonal penalty of smallest cross-validated NLL; and that penalty.
 
@@ -120,14 +123,14 @@ def fit_with_chosen_penalty(
     centre = identity_start(classes).to(x.device)
     strong_first = sorted(penalties, reverse=True)
     loss = dict.fromkeys(strong_first, 0.0)
-    if len(strong_first) > 1 and n >= 2 * parts:
-        for held_out in folds(n, parts, generator):
+    if len(strong_first) > 1 and n >= 2 * folds:
+        for held_out in kfold(n, folds, generator):
             kept = torch.ones(n, dtype=torch.bool, device=x.device)
             kept[held_out] = False
             weight = centre
             for penalty in strong_first:
-                ridge = odir(classes, penalty, n).to(x.device)
+                ridge = odir_ridge(classes, penalty, n).to(x.device)
                 weight = fit_softmax(x[kept], y[kept], centre, ridge, start=weight)
-                loss[penalty] += float(nll_of(x[held_out].double() @ weight, y[held_out])) * len(held_out)
+                loss[penalty] += float(mean_nll(x[held_out].double() @ weight, y[held_out])) * len(held_out)
     best = min(strong_first, key=lambda penalty: loss[penalty])  # the strongest of equals
-    return fit_softmax(x, y, centre, odir(classes, best, n).to(x.device)), best
+    return fit_softmax(x, y, centre, odir_ridge(classes, best, n).to(x.device)), best

@@ -1,13 +1,13 @@
 """Sparse matrices for products with a stack of B dense ones; gradients by the stored transpose.
 
-    A @ H          (A H[b])_b                      d/dH = A^T G[b]
-    A.weighted     (A(v[b]) H[b])_b                d/dH = A(v[b])^T G[b],  d/dv[b, e] = <G[b, row_e], H[b, col_e]>
-    A.softmax      softmax of scores over each row's entries
-    A.spread       p[row_e] + q[col_e] for every entry e
-    A.attention    softmax over each row's entries e of leaky_relu(p[row_e] + q[col_e])
+    A @ H              spmm: (A H[b])_b                   d/dH = A^T G[b]
+    A.weighted(v, H)   spmm with the stack's own entries  d/dH = A(v[b])^T G[b],  d/dv[b, e] = <G[b, row_e], H[b, col_e]> (sddmm)
+    A.edge_add         p[row_e] + q[col_e] for every entry e
+    A.edge_softmax     softmax of scores over each row's entries
+    A.attention        softmax over each row's entries e of leaky_relu(p[row_e] + q[col_e])
 
-The product is ``embedding_bag``, a weighted sum of gathered rows. On one CPU thread and width 64 it is about 1.7 times faster
-than torch's CSR product, it adds each row in the same order whatever stands beside it (so replica k of a stack equals the run
+spmm is ``embedding_bag``, a weighted sum of gathered rows. On one CPU thread and width 64 it is about 1.7 times faster than
+torch's CSR product, it adds each row in the same order whatever stands beside it (so replica k of a stack equals the run
 alone, bit for bit), and it exists on every torch device.
 
 The stack axis is outermost: one replica's matrix usually fits a core's own cache, ten side by side do not.
@@ -22,14 +22,14 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch.nn.functional import leaky_relu
 
+from graphcal.engine import edge_attention
 from graphcal.graphs import sparse_csr
 
-STACKED = (
-    4_000_000  # up to this many entries the index is repeated for the whole stack (32 MB), above it is looped over
-)
-BLOCK = 100_000  # numbers: several arrays of this size fit a core's own cache
+# up to this many entries the index is repeated for the whole stack (32 MB), above it is looped over
+STACKED = 4_000_000
+# numbers: several arrays of this size fit a core's own cache
+BLOCK = 100_000
 
 
 class Sparse:
@@ -40,12 +40,11 @@ class Sparse:
         self.indices = indices  # (nnz,) int32
         self.values = values  # (nnz,)
         self.shape = shape
-        self.entries = torch.arange(
-            len(indices), device=indices.device
-        )  # (nnz,) numbers in the matrix this was cut from
+        # (nnz,) numbers of the entries in the matrix this was cut from
+        self.entries = torch.arange(len(indices), device=indices.device)
         self._stacks: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
         self._patterns: dict[int, Tensor] = {}
-        self._blocks: dict[int, list[tuple[slice, slice]]] = {}
+        self._row_blocks: dict[int, list[tuple[slice, slice]]] = {}
 
     @classmethod
     def from_scipy(cls, matrix: sp.csr_matrix, device: torch.device | str) -> Sparse:
@@ -97,90 +96,117 @@ class Sparse:
 
     def pattern(self, size: int) -> Tensor:
         """The block-diagonal matrix with ``size`` copies of this one, as a torch CSR matrix of zeros."""
-        found = self._patterns.get(size)
-        if found is None:
-            indices, offsets, values = self.stacked(size)
-            shape = (size * self.shape[0], size * self.shape[1])
-            with sparse_csr():
-                found = torch.sparse_csr_tensor(
-                    offsets, indices, torch.zeros_like(values), shape, check_invariants=False
-                )
+        if size not in self._patterns:
             if len(self._patterns) > 3:
                 self._patterns.clear()
-            self._patterns[size] = found
-        return found
+            indices, offsets, values = self.stacked(size)
+            shape, zeros = (size * self.shape[0], size * self.shape[1]), torch.zeros_like(values)
+            with sparse_csr():
+                made = torch.sparse_csr_tensor(offsets, indices, zeros, shape, check_invariants=False)
+            self._patterns[size] = made
+        return self._patterns[size]
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """(n, m) @ (B, m, D) -> (B, n, D)"""
-        return _Product.apply(dense, self)
+        product: Tensor = _Product.apply(dense, self)  # type: ignore[no-untyped-call]
+        return product
 
     def weighted(self, values: Tensor, dense: Tensor) -> Tensor:
         """The product with entries ``values`` (nnz, B) of the stack's own: (B, m, D) -> (B, n, D)"""
-        return _Weighted.apply(values, dense, self)
+        product: Tensor = _Weighted.apply(values, dense, self)  # type: ignore[no-untyped-call]
+        return product
 
-    def softmax(self, scores: Tensor) -> Tensor:
-        """exp(scores) divided by its sum over the row's entries: (nnz, B) -> (nnz, B)"""
-        return _Softmax.apply(scores, self)
-
-    def spread(self, by_row: Tensor, by_col: Tensor) -> Tensor:
+    def edge_add(self, by_row: Tensor, by_col: Tensor) -> Tensor:
         """by_row (n, B) and by_col (m, B), added for every entry: (nnz, B)"""
-        return _Spread.apply(by_row, by_col, self)
+        return edge_attention.edge_add(self, by_row, by_col)
+
+    def edge_softmax(self, scores: Tensor) -> Tensor:
+        """exp(scores) divided by its sum over the row's entries: (nnz, B) -> (nnz, B)"""
+        return edge_attention.edge_softmax(self, scores)
 
     def attention(self, by_row: Tensor, by_col: Tensor, slope: float) -> Tensor:
         """softmax over the entries of a row of leaky_relu(by_row (n, B) + by_col (m, B)): (nnz, B)"""
-        return _Attention.apply(by_row, by_col, self, slope)
+        return edge_attention.attention(self, by_row, by_col, slope)
 
-    def blocks(self, width: int) -> list[tuple[slice, slice]]:
+    def row_blocks(self, width: int) -> list[tuple[slice, slice]]:
         """Consecutive rows and their entries, few enough that ``width`` numbers for each entry fit a core's cache."""
-        if width not in self._blocks:
+        if width not in self._row_blocks:
             ends = self.offsets[1:].long().cpu()
             count = max(1, round(self.nnz * width / BLOCK))
             cuts = torch.searchsorted(ends, torch.linspace(0, self.nnz, count + 1)[1:-1].long()) + 1
             rows = sorted({0, *cuts.tolist(), self.shape[0]})
-            bounds = [0, *(int(ends[r - 1]) for r in rows[1:])]
-            self._blocks[width] = [(slice(*rows[k : k + 2]), slice(*bounds[k : k + 2])) for k in range(len(rows) - 1)]
-        return self._blocks[width]
+            entries = [0, *(int(ends[r - 1]) for r in rows[1:])]
+            blocks = [(slice(*rows[k : k + 2]), slice(*entries[k : k + 2])) for k in range(len(rows) - 1)]
+            self._row_blocks[width] = blocks
+        return self._row_blocks[width]
 
-    def row_sums(self, values: Tensor) -> Tensor:
-        """(nnz, B) -> (n, B)"""
-        positions = torch.arange(self.nnz, dtype=torch.int32, device=self.indices.device)
-        return _bag(values, positions, self.offsets, None)
+    def row_sums(self, values: Tensor, rows: slice = slice(None)) -> Tensor:
+        """Sums over each row of the entries ``values`` (nnz, B) of consecutive ``rows``: (len(rows), B)"""
+        first, last, _ = rows.indices(self.shape[0])
+        offsets = self.offsets[first : last + 1]
+        positions = torch.arange(len(values), dtype=torch.int32, device=values.device)
+        return _embedding_bag(values, positions, offsets - offsets[0], None)
 
     def col_sums(self, values: Tensor) -> Tensor:
         """(nnz, B) -> (m, B)"""
-        return _bag(values, self.order.int(), self.transpose.offsets, None)
+        return _embedding_bag(values, self.order.int(), self.transpose.offsets, None)
 
 
-def _bag(table: Tensor, indices: Tensor, offsets: Tensor, weights: Tensor | None) -> Tensor:
+def _embedding_bag(table: Tensor, indices: Tensor, offsets: Tensor, weights: Tensor | None) -> Tensor:
+    """Sums of the rows ``indices`` of a table, weighted, between one offset and the next."""
     return torch.embedding_bag(
         table.contiguous(), indices, offsets, mode=0, per_sample_weights=weights, include_last_offset=True
     )[0]
 
 
-def bags(matrix: Sparse, dense: Tensor, values: Tensor | None = None) -> Tensor:
-    """The product itself, without gradient; ``values`` (B, nnz) are the stack's own entries."""  # (B, n, D)
+def spmm(matrix: Sparse, dense: Tensor, values: Tensor | None = None) -> Tensor:
+    """matrix @ dense[b], without gradient; ``values`` (B, nnz) are the stack's own entries."""  # (B, n, D)
     size, m, width = dense.shape
     if matrix.nnz == 0:
         return dense.new_zeros(size, matrix.shape[0], width)
     if size * matrix.nnz <= STACKED:
         indices, offsets, repeated = matrix.stacked(size)
         weights = repeated if values is None else values.reshape(-1)
-        return _bag(dense.reshape(size * m, width), indices, offsets, weights).view(size, -1, width)
+        return _embedding_bag(dense.reshape(size * m, width), indices, offsets, weights).view(size, -1, width)
     out = dense.new_empty(size, matrix.shape[0], width)
     for b, each in enumerate(dense):
-        out[b] = _bag(each, matrix.indices, matrix.offsets, matrix.values if values is None else values[b])
+        out[b] = _embedding_bag(each, matrix.indices, matrix.offsets, matrix.values if values is None else values[b])
     return out
+
+
+def sddmm(matrix: Sparse, left: Tensor, right: Tensor) -> Tensor:
+    """<left[b, row_e], right[b, col_e]> for every entry e, without gradient: (B, n, D), (B, m, D) -> (nnz, B)"""
+    size, _, width = left.shape
+    if matrix.nnz == 0:
+        return left.new_zeros(0, size)
+    if size * matrix.nnz <= STACKED:
+        return _sampled(matrix.pattern(size), left.reshape(-1, width), right.reshape(-1, width)).view(size, -1).T
+    out = left.new_empty(size, matrix.nnz)
+    for b in range(size):
+        out[b] = _sampled(matrix.pattern(1), left[b], right[b])
+    return out.T
+
+
+def _sampled(pattern: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """Entries of left @ right^T (n, D), (m, D) where a CSR pattern has one: several times faster than gathering both sides."""
+    try:
+        product: Tensor = torch.sparse.sampled_addmm(pattern, left.contiguous(), right.contiguous().T, beta=0.0)
+        return product.values()
+    except (NotImplementedError, RuntimeError):  # a device without this product
+        lengths = pattern.crow_indices().diff().long()
+        rows = torch.repeat_interleave(torch.arange(len(left), device=left.device), lengths)
+        return (left[rows] * right[pattern.col_indices().long()]).sum(-1)
 
 
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, dense: Tensor, matrix: Sparse) -> Tensor:
         ctx.matrix = matrix
-        return bags(matrix, dense)
+        return spmm(matrix, dense)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        return bags(ctx.matrix.transpose, grad), None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return spmm(ctx.matrix.transpose, grad), None
 
 
 class _Weighted(torch.autograd.Function):
@@ -188,112 +214,11 @@ class _Weighted(torch.autograd.Function):
     def forward(ctx: Any, values: Tensor, dense: Tensor, matrix: Sparse) -> Tensor:
         ctx.matrix = matrix
         ctx.save_for_backward(values, dense)
-        return bags(matrix, dense, values.T.contiguous())
+        return spmm(matrix, dense, values.T.contiguous())
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None]:
         values, dense = ctx.saved_tensors
-        along = _edge_products(ctx.matrix, grad, dense) if ctx.needs_input_grad[0] else None
-        back = bags(ctx.matrix.transpose, grad, values[ctx.matrix.order].T.contiguous())
+        along = sddmm(ctx.matrix, grad, dense) if ctx.needs_input_grad[0] else None
+        back = spmm(ctx.matrix.transpose, grad, values[ctx.matrix.order].T.contiguous())
         return along, back, None
-
-
-def _edge_products(matrix: Sparse, left: Tensor, right: Tensor) -> Tensor:
-    """<left[b, row], right[b, col]> for every entry: (B, n, D), (B, m, D) -> (nnz, B)"""
-    size, _, width = left.shape
-    if matrix.nnz == 0:
-        return left.new_zeros(0, size)
-    if size * matrix.nnz <= STACKED:
-        return sampled(matrix.pattern(size), left.reshape(-1, width), right.reshape(-1, width)).view(size, -1).T
-    out = left.new_empty(size, matrix.nnz)
-    for b in range(size):
-        out[b] = sampled(matrix.pattern(1), left[b], right[b])
-    return out.T
-
-
-def sampled(pattern: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """Entries of left @ right^T (n, D), (m, D) where a CSR pattern has one: several times faster than gathering both sides."""
-    try:
-        return torch.sparse.sampled_addmm(pattern, left.contiguous(), right.contiguous().T, beta=0.0).values()
-    except (NotImplementedError, RuntimeError):  # a device without this product
-        lengths = pattern.crow_indices().diff().long()
-        rows = torch.repeat_interleave(torch.arange(len(left), device=left.device), lengths)
-        return (left[rows] * right[pattern.col_indices().long()]).sum(-1)
-
-
-class _Attention(torch.autograd.Function):
-    """Block by block: a pass over all entries and heads for each operation would wait for memory most of the time."""
-
-    @staticmethod
-    def forward(ctx: Any, by_row: Tensor, by_col: Tensor, matrix: Sparse, slope: float) -> Tensor:
-        shares = by_row.new_empty(matrix.nnz, by_row.shape[1])
-        for rows, entries in matrix.blocks(by_row.shape[1]):
-            own = matrix.rows[entries] - rows.start
-            score = _scores(by_row, by_col, matrix, rows, entries)
-            score = leaky_relu(score, slope, inplace=True)
-            top = score.new_full((rows.stop - rows.start, score.shape[1]), -torch.inf)
-            top.scatter_reduce_(0, own[:, None].expand_as(score), score, "amax")
-            score -= top.index_select(0, own)
-            score.exp_()
-            total = _row_sums(score, matrix, rows)
-            torch.div(score, total.index_select(0, own), out=shares[entries])
-        ctx.matrix, ctx.slope = matrix, slope
-        ctx.save_for_backward(by_row, by_col, shares)
-        return shares
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:  # type: ignore[override]
-        by_row, by_col, shares = ctx.saved_tensors
-        matrix, along = ctx.matrix, torch.empty_like(shares)
-        to_rows = torch.zeros_like(by_row)
-        for rows, entries in matrix.blocks(by_row.shape[1]):
-            own = matrix.rows[entries] - rows.start
-            weighted = shares[entries] * grad[entries]
-            total = _row_sums(weighted, matrix, rows)
-            weighted.addcmul_(shares[entries], total.index_select(0, own), value=-1)
-            falling = _scores(by_row, by_col, matrix, rows, entries) < 0
-            torch.where(falling, weighted * ctx.slope, weighted, out=along[entries])
-            to_rows[rows] = _row_sums(along[entries], matrix, rows)
-        return to_rows, matrix.col_sums(along), None, None
-
-
-def _scores(by_row: Tensor, by_col: Tensor, matrix: Sparse, rows: slice, entries: slice) -> Tensor:
-    """p[row] + q[col] of a block's entries."""
-    own = matrix.rows[entries] - rows.start
-    return by_row[rows].index_select(0, own).add_(by_col.index_select(0, matrix.cols[entries]))
-
-
-def _row_sums(values: Tensor, matrix: Sparse, rows: slice) -> Tensor:
-    """Sums of a block's entries over each of its rows."""
-    offsets = matrix.offsets[rows.start : rows.stop + 1]
-    positions = torch.arange(len(values), dtype=torch.int32, device=values.device)
-    return _bag(values, positions, offsets - offsets[0], None)
-
-
-class _Softmax(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, matrix: Sparse) -> Tensor:
-        top = scores.new_full((matrix.shape[0], scores.shape[1]), -torch.inf)
-        top.scatter_reduce_(0, matrix.rows[:, None].expand_as(scores), scores, "amax")
-        shares = (scores - top[matrix.rows]).exp_()
-        shares /= matrix.row_sums(shares)[matrix.rows]
-        ctx.matrix = matrix
-        ctx.save_for_backward(shares)
-        return shares
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        (shares,) = ctx.saved_tensors
-        weighted = shares * grad
-        return weighted - shares * ctx.matrix.row_sums(weighted)[ctx.matrix.rows], None
-
-
-class _Spread(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, by_row: Tensor, by_col: Tensor, matrix: Sparse) -> Tensor:
-        ctx.matrix = matrix
-        return by_row[matrix.rows] + by_col[matrix.cols]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
-        return ctx.matrix.row_sums(grad), ctx.matrix.col_sums(grad), None

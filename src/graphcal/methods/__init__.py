@@ -1,15 +1,19 @@
-"""Calibrators: recipes that turn validation nodes into a calibration. `CALIBRATORS` names them all."""
+"""Calibrators: recipes that turn validation nodes into a calibration, one file each. `CALIBRATORS` names them all.
+
+A method of your own is one file with a recipe and one line in this table, or an entry point of your package (`graphcal.plugins`).
+"""
 
 from graphcal.core import Recipe
 from graphcal.methods.auto import Auto
 from graphcal.methods.cagcn import CaGCN
-from graphcal.methods.card import Card as Card
+from graphcal.methods.card import Card
 from graphcal.methods.dcgc import DCGC
 from graphcal.methods.dcgnn import DCGNN
 from graphcal.methods.dirichlet import Dirichlet
 from graphcal.methods.ets import EnsembleTemperatureScaling
 from graphcal.methods.gats import GATS
 from graphcal.methods.gets import GETS
+from graphcal.methods.graph_scar import GraphSCAR
 from graphcal.methods.histogram import HistogramBinning
 from graphcal.methods.isotonic import Isotonic
 from graphcal.methods.matrix_scaling import MatrixScaling
@@ -26,6 +30,34 @@ from graphcal.methods.vector_scaling import VectorScaling
 from graphcal.methods.wats import WATS
 from graphcal.plugins import Names
 
+__all__ = [
+    "CALIBRATORS",
+    "DCGC",
+    "DCGNN",
+    "GATS",
+    "GETS",
+    "SCAR",
+    "WATS",
+    "Auto",
+    "CaGCN",
+    "Card",
+    "Dirichlet",
+    "EnsembleTemperatureScaling",
+    "GraphSCAR",
+    "HistogramBinning",
+    "Isotonic",
+    "MatrixScaling",
+    "OrderInvariant",
+    "Platt",
+    "RatioBinnedScaling",
+    "SimCalib",
+    "SimiMailbox",
+    "Spline",
+    "TemperatureScaling",
+    "Uncalibrated",
+    "VectorScaling",
+]
+
 CALIBRATORS: Names[type[Recipe]] = Names(
     "calibrator",
     {
@@ -41,6 +73,7 @@ CALIBRATORS: Names[type[Recipe]] = Names(
         "spline": Spline,
         "order-invariant": OrderInvariant,
         "scar": SCAR,
+        "graph-scar": GraphSCAR,
         "cagcn": CaGCN,
         "gats": GATS,
         "dcgc": DCGC,

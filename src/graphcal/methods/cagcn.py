@@ -4,11 +4,6 @@
     loss = CE + 0.5 margin        margin = mean_n  1 - p_1 + p_2 where the prediction is right,  p_1 - p_2 where it is wrong
 
 p_1 and p_2 are the two largest calibrated probabilities. Fitted on validation nodes, stopped on their CE (or on ``stop``).
-A positive scale keeps predictions.
-
-Departures: the official loop switches the whole wrapper to training mode, so the *base model's* dropout is active and the
-scale is learnt on noisy logits; that needs the model and is `base_dropout=True`. The version inside GATS's code has
-s = softplus(t) and no margin: `link="softplus", margin=0.0`.
 """
 
 from __future__ import annotations
@@ -20,25 +15,23 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from graphcal.core import Calibration, Outputs
-from graphcal.engine.adam import Weights, descend, dropout, fitting_order, stopping_order, uniform
-from graphcal.engine.linear import nll_of
-from graphcal.engine.rows import hearing
+from graphcal.engine.adam import Weights, adam
+from graphcal.engine.draws import dropout, uniform
+from graphcal.engine.likelihood import mean_nll
+from graphcal.engine.node_order import fitting_order, stopping_order
+from graphcal.engine.rows import RowSlice, row_slice
 from graphcal.engine.scaling import scaled
 from graphcal.graphs import structure
 from graphcal.methods.card import Card
 
-LINKS: dict[str, Callable[[Tensor], Tensor]] = {
-    "cagcn": lambda t: torch.logaddexp(t, t.new_tensor(log(1.1))),  # log(e^t + 1.1)
-    "softplus": softplus,
-}
+Link = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class CaGCN:
-    """A node-wise scale from a GCN on the logits."""
+class NodeScaleSettings:
+    """Hyper-parameters of a two-layer GCN that gives every node a scale, as CaGCN's paper has them."""
 
     hidden: int = 16
     dropout: float = 0.5
@@ -47,13 +40,18 @@ class CaGCN:
     margin: float = 0.5
     epochs: int = 2000
     patience: int = 100
-    link: str = "cagcn"
-    base_dropout: bool = False
     seed: int = 0
+
+
+@dataclass(frozen=True)
+class CaGCN(NodeScaleSettings):
+    """A two-layer GCN on the logits gives each node its own scale.
+
+    For graphs with thousands of validation nodes: it has some hundred weights, and few nodes are soon learnt by heart.
+    """
 
     card: ClassVar[Card] = Card(
         title="CaGCN",
-        idea="A two-layer GCN on the logits gives each node its own scale.",
         formula="z' = log(exp(t) + 1.1) z, t = GCN(z); loss CE + 0.5 margin",
         paper="Wang et al., Be Confident! Towards Trustworthy Graph Neural Networks via Confidence Calibration, NeurIPS 2021, "
         "arXiv:2109.14285",
@@ -61,47 +59,68 @@ class CaGCN:
         cost="fit: up to 2,000 full-batch Adam steps on the neighbourhood of the fitted nodes; apply: two sparse products",
         keeps_predictions=True,
         graph=True,
-        departures="the base model's dropout is off while fitting (base_dropout=True switches it on, as the official loop does)",
+        departures="the official loop leaves the base model's dropout on, so its scale is learnt on noisy logits; here it is off",
     )
 
-    def __post_init__(self) -> None:
-        if self.link not in LINKS:
-            raise ValueError(f"link must be one of {', '.join(LINKS)}; got {self.link!r}")
-
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> NodeScaleGCN:
-        return NodeScaleGCN(**fit_node_scale(self, out, out.logits, on, stop), link=self.link)
+        """The GCN of least CE on the nodes ``stop`` (or ``on``) along Adam's way down the loss of the nodes ``on``."""
+        return NodeScaleGCN(**fit_node_scale(self, out, out.logits, on, stop), num_classes=out.num_classes)
 
 
-def fit_node_scale(recipe: CaGCN, out: Outputs, inputs: Tensor, on: Tensor, stop: Tensor | None) -> Weights:
-    """The weights of the GCN that reads ``inputs`` (N, I) and scales the logits."""
+def cagcn_link(t: Tensor) -> Tensor:
+    """log(e^t + 1.1)"""
+    return torch.logaddexp(t, t.new_tensor(log(1.1)))
+
+
+def node_scales(
+    near: RowSlice | Tensor,
+    smooth: Tensor,
+    w: Weights,
+    link: Link = cagcn_link,
+    noise: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """s (n, 1) of the nodes whose rows of A_hat are ``near`` (n, r); smooth (r, I) is A_hat x, noise drops hidden units out."""
+    hidden = (smooth @ w["w1"] + w["b1"]).relu()  # (r, 16)
+    hidden = hidden if noise is None else noise(hidden)
+    return link(near @ (hidden @ w["w2"]) + w["b2"])
+
+
+def fit_node_scale(
+    recipe: NodeScaleSettings,
+    out: Outputs,
+    inputs: Tensor,
+    on: Tensor,
+    stop: Tensor | None,
+    link: Link = cagcn_link,
+    redraw: Callable[[torch.Generator], Tensor] | None = None,
+) -> Weights:
+    """The weights of the GCN that reads ``inputs`` (N, I) and scales the logits.
+
+    ``redraw`` gives the logits (N, C) of one epoch, read and scaled in place of the fixed ones.
+    """
     nodes = fitting_order(out, on)
     watched = stopping_order(out, stop, nodes)
     adjacency = structure(out.graph).adjacency.to(out.logits.dtype)
     smooth = adjacency @ inputs  # (N, I) A_hat x, once
     generator = torch.Generator().manual_seed(recipe.seed)
-    link = LINKS[recipe.link]
-    near, y, z = hearing(adjacency, nodes, out.logits), out.graph.y[nodes], out.logits[nodes]
-    seen = smooth[near.sources]  # (r, I)
+    near, y, z = row_slice(adjacency, nodes, out.logits), out.graph.y[nodes], out.logits[nodes]
+    fixed = z, smooth[near.cols]
+    near_watched = near if watched is nodes else row_slice(adjacency, watched, out.logits)
+    smooth_watched, z_watched, y_watched = smooth[near_watched.cols], out.logits[watched], out.graph.y[watched]
 
-    def noisy() -> tuple[Tensor, Tensor]:
-        logits = out.rerun("CaGCN(base_dropout=True)", dropout=generator)
-        return logits[nodes], (adjacency @ logits)[near.sources]
+    def drawn(logits: Tensor) -> tuple[Tensor, Tensor]:
+        return logits[nodes], (adjacency @ logits)[near.cols]
 
     def loss(w: Weights) -> Tensor:
-        logits, heard = noisy() if recipe.base_dropout else (z, seen)
-        hidden = dropout((heard @ w["w1"] + w["b1"]).relu(), recipe.dropout, generator)  # (r, 16)
-        moved = link(near @ (hidden @ w["w2"]) + w["b2"]) * logits  # (n, C)
-        value = nll_of(moved, y)
-        return value + recipe.margin * margin(moved, y) if recipe.margin else value
-
-    near_watched = near if watched is nodes else hearing(adjacency, watched, out.logits)
-    seen_watched, z_watched, y_watched = smooth[near_watched.sources], out.logits[watched], out.graph.y[watched]
+        logits, seen = fixed if redraw is None else drawn(redraw(generator))
+        scale = node_scales(near, seen, w, link, lambda hidden: dropout(hidden, recipe.dropout, generator))
+        moved = scale * logits  # (n, C)
+        return mean_nll(moved, y) + recipe.margin * margin(moved, y)
 
     def watch(w: Weights) -> Tensor:
-        t = near_watched @ ((seen_watched @ w["w1"] + w["b1"]).relu() @ w["w2"]) + w["b2"]
-        return nll_of(link(t) * z_watched, y_watched)
+        return mean_nll(node_scales(near_watched, smooth_watched, w, link) * z_watched, y_watched)
 
-    return descend(
+    return adam(
         start_weights(inputs.shape[1], recipe.hidden, generator, out.logits),
         loss,
         watch,
@@ -129,24 +148,24 @@ def start_weights(inputs: int, hidden: int, generator: torch.Generator, like: Te
     }
 
 
-def node_scale(out: Outputs, inputs: Tensor, w: Weights, link: str) -> Tensor:
-    """s of every node."""  # (N,)
+def scale_of_every_node(calibration: Calibration, out: Outputs, inputs: Tensor, link: Link = cagcn_link) -> Tensor:
+    """s (N,) by the GCN whose weights a calibration holds."""
     adjacency = structure(out.graph).adjacency.to(out.logits.dtype)
-    hidden = ((adjacency @ inputs) @ w["w1"] + w["b1"]).relu()
-    return LINKS[link](adjacency @ (hidden @ w["w2"]) + w["b2"]).squeeze(-1)
+    weights = {name: w.to(out.logits) for name, w in calibration.named_buffers()}
+    return node_scales(adjacency, adjacency @ inputs, weights, link).squeeze(-1)
 
 
 class NodeScaleGCN(Calibration):
+    """What `CaGCN` fits."""
+
     w1: Tensor  # (C, 16)
     b1: Tensor  # (16,)
     w2: Tensor  # (16, 1)
     b2: Tensor  # (1,)
-    link: str
 
     def scale(self, out: Outputs) -> Tensor:
         """s of every node."""  # (N,)
-        weights = {name: w.to(out.logits) for name, w in self.named_buffers()}
-        return node_scale(out, out.logits, weights, self.link)
+        return scale_of_every_node(self, out, out.logits)
 
     def forward(self, out: Outputs) -> Tensor:
         return scaled(out, self.scale(out))

@@ -1,6 +1,7 @@
-"""The card of a method: what it does, what it needs and what it costs, written once, beside the recipe it describes.
+"""The card of a method: its formula, what it needs and what it costs, written once, in the recipe it describes.
 
-`graphcal methods NAME`, the documentation and the contract tests all read these fields.
+What a method does, in one line, is the first line of the recipe's docstring (`idea_of`). `graphcal methods NAME`, the
+documentation and the contract tests all read these.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ class Card:
     """One calibrator in a few lines. Every field is for people; `keeps_predictions` and `minimises_nll` are also tested."""
 
     title: str
-    idea: str  # one line
     formula: str  # plain text
     paper: str
     parameters: str  # what is learned, with its size
@@ -37,3 +37,8 @@ class Card:
             "the model, to run it again": self.model,
         }
         return ", ".join(["logits", *(name for name, needed in wanted.items() if needed)])
+
+
+def idea_of(recipe: type) -> str:
+    """What a recipe does, in one line."""
+    return (recipe.__doc__ or recipe.__name__).strip().splitlines()[0]

@@ -4,8 +4,6 @@
 
 T is that of temperature scaling; the weights minimise validation NLL, which is convex in w. Every part keeps the order of the
 classes, so predictions do not change.
-
-Departures: solved by SLSQP as in the authors' routine, but from the middle of the simplex, and never worse than TS alone.
 """
 
 from __future__ import annotations
@@ -25,27 +23,32 @@ from graphcal.methods.temperature import fit_scale
 
 @dataclass(frozen=True)
 class EnsembleTemperatureScaling:
-    """Mix the scaled, the plain and the uniform distribution."""
+    """Mix the temperature-scaled, the original and the uniform distribution.
+
+    A little more than `TemperatureScaling` for the same price: the uniform part speaks for nodes that no confidence fits.
+    """
 
     card: ClassVar[Card] = Card(
         title="Ensemble temperature scaling",
-        idea="Mix the temperature-scaled, the original and the uniform distribution.",
         formula="p' = w1 softmax(z / T) + w2 softmax(z) + w3 / C",
         paper="Zhang et al., Mix-n-Match, ICML 2020, arXiv:2003.07329",
         parameters="T, w: 3 free",
         cost="fit: TS and a three-weight convex problem; apply: O(N C)",
         keeps_predictions=True,
         minimises_nll=True,
-        departures="exact TS inside; never worse than TS on the fitted nodes",
+        departures="exact TS inside; SLSQP, as in the authors' routine, from the middle of the simplex; never worse than TS on "
+        "the fitted nodes",
     )
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Mixture:
+        """T, then the mixing weights, of least NLL on the nodes ``on``; ``stop`` is not used."""
         on = fitting_nodes(out, on)
         logits, y = out.logits[on].double(), out.graph.y[on]
         scale = fit_scale(logits, y)
         parts = torch.stack(mixture_parts(logits, scale), -1)  # (n, C, 3)
         of_label = parts[torch.arange(len(y)), y]  # (n, 3) log q_k(y_n)
-        return Mixture(scale=scale.to(out.logits), weights=mixing_weights(of_label).to(out.logits))
+        weights = mixing_weights(of_label).to(out.logits)
+        return Mixture(scale=scale.to(out.logits), weights=weights, num_classes=out.num_classes)
 
 
 def mixture_parts(logits: Tensor, scale: Tensor) -> list[Tensor]:
@@ -59,7 +62,7 @@ def mixing_weights(log_parts: Tensor) -> Tensor:
     from scipy.optimize import minimize
 
     top = log_parts.max(-1, keepdim=True).values
-    q = (log_parts - top).exp().cpu().numpy()  # (n, 3) up to a factor a row that does not move the minimum
+    q = (log_parts - top).exp().cpu().numpy()  # (n, 3) up to a factor per row that does not move the minimum
 
     def objective(w: np.ndarray) -> tuple[float, np.ndarray]:
         mixed = np.maximum(q @ w, 1e-300)
@@ -81,6 +84,8 @@ def mixing_weights(log_parts: Tensor) -> Tensor:
 
 
 class Mixture(Calibration):
+    """What `EnsembleTemperatureScaling` fits."""
+
     scale: Tensor  # (1,) s = 1/T
     weights: Tensor  # (3,)
 

@@ -7,11 +7,7 @@
     dc_i    = mean over j of (conf_i - conf_j)
     g       = one learnt number on training nodes, another next to them, 1 elsewhere
 
-Weight decay acts on everything that is learnt, as in the official code; ``decay_to="neutral"`` lets it draw g to 1
-instead of 0 and leave T_0 alone.
-
-Departures: T_0 and the two g are exponentials of what is learnt, so temperatures stay positive (in the official code they are
-free, and a temperature can turn negative); a node whose logits are all equal has tau = 0 instead of a division by zero.
+Weight decay acts on everything that is learnt, as in the official code.
 """
 
 from __future__ import annotations
@@ -19,16 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import log
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu, softplus
 
 from graphcal.core import Calibration, Outputs, training_set_of
-from graphcal.engine.adam import Weights, descend, fitting_order, stopping_order, uniform
-from graphcal.engine.linear import nll_of
-from graphcal.engine.rows import rows_of
+from graphcal.engine.adam import Weights, adam
+from graphcal.engine.draws import uniform
+from graphcal.engine.likelihood import mean_nll
+from graphcal.engine.node_order import fitting_order, stopping_order
+from graphcal.engine.rows import rows_of, softmax_by_row
 from graphcal.engine.scaling import scaled
 from graphcal.graphs import structure
 from graphcal.methods.card import Card
@@ -38,7 +36,11 @@ LOGARITHMS = ("log_bias", "log_train", "log_near")
 
 @dataclass(frozen=True)
 class GATS:
-    """A node-wise temperature by attention over neighbours."""
+    """Each node's temperature is an attention-weighted sum over its neighbours, aware of the training set.
+
+    A few dozen parameters that read the neighbourhood and the distance from the training set; slower than the convex calibrators
+    by a factor of a hundred.
+    """
 
     heads: int = 8
     bias: float = 1.0  # T_0 at the start
@@ -46,12 +48,10 @@ class GATS:
     weight_decay: float = 5e-3
     epochs: int = 2000
     patience: int = 100
-    decay_to: str = "zero"  # or neutral: g = 1, T_0 free
     seed: int = 0
 
     card: ClassVar[Card] = Card(
         title="GATS",
-        idea="Each node's temperature is an attention-weighted sum over its neighbours, aware of the training set.",
         formula="T_i = mean_h softplus(w dc_i + sum_j a_ij g_j theta_h . sort(z_j)) + T_0; p = softmax(z / T)",
         paper="Hsu et al., What Makes Graph Neural Networks Miscalibrated?, NeurIPS 2022, arXiv:2210.06391",
         parameters="theta: 8 C; w, T_0, two g: 4",
@@ -59,14 +59,13 @@ class GATS:
         keeps_predictions=True,
         minimises_nll=True,
         graph=True,
-        departures="T_0 and g are positive by construction",
+        departures="T_0 and the two g are exponentials of what is learnt, so temperatures stay positive (in the official code "
+        "they are free, and a temperature can turn negative); a node whose logits are all equal has tau = 0, not a "
+        "division by zero",
     )
 
-    def __post_init__(self) -> None:
-        if self.decay_to not in ("zero", "neutral"):
-            raise ValueError(f"GATS(decay_to=...) must be one of zero, neutral; got {self.decay_to!r}")
-
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> AttentionTemperature:
+        """The weights of least NLL on the nodes ``stop`` (or ``on``) along Adam's way down that of the nodes ``on``."""
         nodes = fitting_order(out, on)
         generator = torch.Generator().manual_seed(self.seed)
         glorot = (6 / (out.num_classes + self.heads)) ** 0.5
@@ -80,73 +79,67 @@ class GATS:
         }
 
         def nll(of: Tensor) -> Callable[[Weights], Tensor]:
-            facts, z, y = facts_of(out, of), out.logits[of], out.graph.y[of]
-            return lambda weights: nll_of(z / temperatures(facts, weights)[:, None], y)
+            inputs, z, y = edge_inputs(out, of), out.logits[of], out.graph.y[of]
+            return lambda weights: mean_nll(z / temperatures(inputs, weights)[:, None], y)
 
         fitted_nll = nll(nodes)
-        neutral = self.decay_to == "neutral"
 
         def loss(weights: Weights) -> Tensor:
-            """With the decay of T_0 and g themselves: of what is learnt, their logarithms, it would be the neutral one."""
-            drawn = torch.stack([weights[name].exp() for name in LOGARITHMS]).square().sum()
-            return fitted_nll(weights) + 0.5 * self.weight_decay * drawn
+            """With the decay of T_0 and g themselves, not of their logarithms, which are what is learnt."""
+            decayed = torch.stack([weights[name].exp() for name in LOGARITHMS]).square().sum()
+            return fitted_nll(weights) + 0.5 * self.weight_decay * decayed
 
-        fitted = descend(
+        fitted = adam(
             start,
-            fitted_nll if neutral else loss,
+            loss,
             fitted_nll if stop is None else nll(stopping_order(out, stop, nodes)),
             lr=self.lr,
             epochs=self.epochs,
             patience=self.patience,
-            weight_decay=dict.fromkeys(("theta", "w", *(LOGARITHMS[1:] if neutral else ())), self.weight_decay),
+            weight_decay={"theta": self.weight_decay, "w": self.weight_decay},
         )
-        return AttentionTemperature(**fitted, **training_set_of(out))
+        return AttentionTemperature(**fitted, **training_set_of(out), num_classes=out.num_classes)
 
 
-def facts_of(out: Outputs, of: Tensor) -> dict[str, Tensor]:
+def edge_inputs(out: Outputs, of: Tensor) -> dict[str, Tensor]:
     """What does not change while fitting: the edges into the nodes ``of`` and what they carry."""
-    facts = structure(out.graph)
-    row, col, _ = rows_of(facts.adjacency, of)  # with the self loop
-    z, heard = out.logits, torch.unique(col)
-    low, high = z[heard].min(-1, keepdim=True).values, z[heard].max(-1, keepdim=True).values
+    graph = structure(out.graph)
+    row, col, _ = rows_of(graph.adjacency, of)  # with the self loop
+    z, read = out.logits, torch.unique(col)
+    low, high = z[read].min(-1, keepdim=True).values, z[read].max(-1, keepdim=True).values
     place = torch.zeros(out.num_nodes, dtype=torch.long, device=z.device)
-    place[heard] = torch.arange(len(heard), device=z.device)
+    place[read] = torch.arange(len(read), device=z.device)
     conf = z.softmax(-1).max(-1).values
     gap = z.new_zeros(len(of)).index_add_(0, row, conf[of[row]] - conf[col])
     count = z.new_zeros(len(of)).index_add_(0, row, torch.ones_like(row, dtype=z.dtype))
-    group = facts.next_to_training.long() + 2 * facts.train_mask.long()  # 0 elsewhere, 1 near, 2 train
+    group = graph.next_to_training.long() + 2 * graph.train_mask.long()  # 0 elsewhere, 1 near, 2 train
     return {
         "row": row,
         "col": place[col],
         "dot": (z[of[row]] * z[col]).sum(-1),  # (e,) z_i . z_j
-        "sorted": ((z[heard] - low) / (high - low).clamp(min=torch.finfo(z.dtype).tiny)).sort(-1).values,  # (r, C)
+        "sorted": ((z[read] - low) / (high - low).clamp(min=torch.finfo(z.dtype).tiny)).sort(-1).values,  # (r, C)
         "gap": gap / count,  # (n,) dc
         "group_of_row": group[of[row]],
         "group_of_col": group[col],
     }
 
 
-def temperatures(facts: dict[str, Tensor], w: Weights) -> Tensor:
+def temperatures(inputs: dict[str, Tensor], w: Weights) -> Tensor:
     """T (n,)"""
-    row, col = facts["row"], facts["col"]
+    row, col = inputs["row"], inputs["col"]
     g = torch.stack([torch.zeros_like(w["w"]), w["log_near"], w["log_train"]]).exp()  # (3,)
-    g_row, g_col = g[facts["group_of_row"]], g[facts["group_of_col"]]
-    score = leaky_relu(facts["dot"] / (g_row * g_col), 0.2)  # (e,)
-    attention = softmax_by_row(score, row, len(facts["gap"])) * g_col
-    tau = (facts["sorted"] @ w["theta"])[col]  # (e, H)
-    total = torch.zeros(len(facts["gap"]), tau.shape[1], dtype=tau.dtype, device=tau.device)
+    g_row, g_col = g[inputs["group_of_row"]], g[inputs["group_of_col"]]
+    score = leaky_relu(inputs["dot"] / (g_row * g_col), 0.2)  # (e,)
+    attention = softmax_by_row(score, row, len(inputs["gap"])) * g_col
+    tau = (inputs["sorted"] @ w["theta"])[col]  # (e, H)
+    total = torch.zeros(len(inputs["gap"]), tau.shape[1], dtype=tau.dtype, device=tau.device)
     total = total.index_add(0, row, attention[:, None] * tau)
-    return softplus(total + (w["w"] * facts["gap"])[:, None]).mean(-1) + w["log_bias"].exp()
-
-
-def softmax_by_row(score: Tensor, row: Tensor, rows: int) -> Tensor:
-    """softmax of the scores of the edges that share a row."""  # (e,)
-    top = score.new_full((rows,), -torch.inf).scatter_reduce(0, row, score.detach(), "amax")
-    weight = (score - top[row]).exp()
-    return weight / score.new_zeros(rows).index_add(0, row, weight)[row]
+    return softplus(total + (w["w"] * inputs["gap"])[:, None]).mean(-1) + w["log_bias"].exp()
 
 
 class AttentionTemperature(Calibration):
+    """What `GATS` fits."""
+
     theta: Tensor  # (C, H)
     w: Tensor  # ()
     log_bias: Tensor  # ()
@@ -158,10 +151,8 @@ class AttentionTemperature(Calibration):
     def temperature(self, out: Outputs) -> Tensor:
         """T of every node."""  # (N,)
         everyone = torch.arange(out.num_nodes, device=out.logits.device)
-        weights: dict[str, Any] = {
-            name: getattr(self, name).to(out.logits) for name in ("theta", "w", "log_bias", "log_train", "log_near")
-        }
-        return temperatures(facts_of(out, everyone), weights)
+        weights = {name: self.get_buffer(name).to(out.logits) for name in ("theta", "w", *LOGARITHMS)}
+        return temperatures(edge_inputs(out, everyone), weights)
 
     def forward(self, out: Outputs) -> Tensor:
         return scaled(out, 1 / self.temperature(out))

@@ -8,12 +8,8 @@ picks k experts for each node:
     g = softmax over the k largest of  q + noise softplus(r)        q = [x W_x, z] W_gate,  r = [x W_x, z] W_noise
     loss = CE + balance ( cv^2(importance) + cv^2(load) )           (Shazeer et al. 2017)
 
-One scale for each class: predictions may change, although the paper speaks of temperature.
-
-Departures: the official code makes the degree embedding inside forward, after the optimiser, so it is never trained;
-here it is. Gate losses are taken over the fitted nodes. `per_class=False` gives one scale a node, which keeps
-predictions. Gates start at zero, the scale at 1. Without ``stop`` the training nodes decide when to stop, as in
-the paper: the fitted nodes are learnt by heart and would never say so.
+One scale for each class: predictions may change, although the paper speaks of temperature. Without ``stop`` the training
+nodes decide when to stop, as in the paper: the fitted nodes are learnt by heart and would never say so.
 """
 
 from __future__ import annotations
@@ -28,18 +24,12 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from graphcal.core import Calibration, Outputs
-from graphcal.engine.adam import (
-    Weights,
-    descend,
-    dropout,
-    fitting_order,
-    stopping_order,
-    training_nodes,
-    uniform,
-)
+from graphcal.engine.adam import Weights, adam
+from graphcal.engine.draws import dropout, uniform
 from graphcal.engine.gating import noisy_top_k
-from graphcal.engine.linear import nll_of
-from graphcal.engine.rows import Hearing, Sparse, feature_rows, hearing
+from graphcal.engine.likelihood import mean_nll
+from graphcal.engine.node_order import fitting_order, stopping_order, training_nodes
+from graphcal.engine.rows import RowSlice, feature_rows, row_slice
 from graphcal.engine.scaling import with_predictions
 from graphcal.graphs import structure
 from graphcal.methods.card import Card
@@ -49,7 +39,11 @@ EXPERTS = ((1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (0, 1, 1), (1, 0, 1), (1,
 
 @dataclass(frozen=True)
 class GETS:
-    """A sparse mixture of seven calibration GNNs."""
+    """A gate picks, for each node, among seven GNNs that read logits, features and degrees.
+
+    For large graphs with informative features and thousands of validation nodes. ``per_class=False`` gives one scale per node,
+    which keeps predictions.
+    """
 
     hidden: int = 16
     embedding: int = 16  # of features and of degrees
@@ -65,7 +59,6 @@ class GETS:
 
     card: ClassVar[Card] = Card(
         title="GETS",
-        idea="A gate picks, for each node, among seven GNNs that read logits, features and degrees.",
         formula="z' = z * softplus(sum_m g_m e_m), e_m a GCN on a subset of {logits, features, degree}",
         paper="Zhuang et al., GETS: Ensemble Temperature Scaling for Calibration in Graph Neural Networks, ICLR 2025, "
         "arXiv:2410.09570",
@@ -75,7 +68,8 @@ class GETS:
         graph=True,
         features=True,
         labels="the nodes it is fitted on; the training nodes decide when to stop",
-        departures="the degree embedding is trained (in the official code it never is); per_class=False keeps predictions",
+        departures="the official code makes the degree embedding inside forward, after the optimiser, so it is never trained; "
+        "here it is. Gate losses are taken over the fitted nodes; gates start at zero, the scale at 1",
     )
 
     def __post_init__(self) -> None:
@@ -83,6 +77,7 @@ class GETS:
             raise ValueError(f"top must be 1..{len(EXPERTS)} experts; got {self.top}")
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> ExpertMixture:
+        """The weights of least NLL on the nodes ``stop`` (or training nodes) along Adam's way down the loss of ``on``."""
         nodes = fitting_order(out, on)
         watched = stopping_order(out, training_nodes(out) if stop is None else stop, nodes)
         generator = torch.Generator().manual_seed(self.seed)
@@ -93,14 +88,14 @@ class GETS:
         def loss(w: Weights) -> Tensor:
             outputs, own = experts(fitting, w, lambda hidden: dropout(hidden, self.dropout, generator))
             gates, imbalance = noisy_top_k(own, w["gate"], w["noise"], self.top, generator)
-            return nll_of(scales(outputs, gates) * fitting.logits, y) + self.balance * imbalance
+            return mean_nll(scales(outputs, gates) * fitting.logits, y) + self.balance * imbalance
 
         def watch(w: Weights) -> Tensor:
             outputs, own = experts(watching, w)
             gates, _ = noisy_top_k(own, w["gate"], w["noise"], self.top)
-            return nll_of(scales(outputs, gates) * watching.logits, y_watched)
+            return mean_nll(scales(outputs, gates) * watching.logits, y_watched)
 
-        fitted = descend(
+        fitted = adam(
             self._start(out, generator),
             loss,
             watch,
@@ -109,7 +104,7 @@ class GETS:
             patience=self.patience,
             weight_decay=self.weight_decay,
         )
-        return ExpertMixture(**fitted, top=self.top, per_class=self.per_class)
+        return ExpertMixture(**fitted, top=self.top, per_class=self.per_class, num_classes=out.num_classes)
 
     def _start(self, out: Outputs, generator: torch.Generator) -> Weights:
         features = features_of(out).shape[1]
@@ -132,7 +127,8 @@ class GETS:
 def features_of(out: Outputs) -> Tensor:
     if out.graph.get("x") is None:
         raise ValueError("GETS reads node features, but the graph has no x: give features (N, F), or use gats or wats")
-    return out.graph.x
+    x: Tensor = out.graph.x
+    return x
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,22 +137,22 @@ class View:
 
     logits: Tensor  # (n, C) of the nodes themselves
     own: Tensor  # (n,) their places among the far nodes
-    near: Hearing  # nodes <- one hop
-    far: Hearing  # one hop <- two hops
+    near: RowSlice  # nodes <- one hop
+    far: RowSlice  # one hop <- two hops
     far_logits: Tensor  # (q, C)
     far_degree: Tensor  # (q,)
-    far_features: Sparse | Tensor  # (q, F)
+    far_features: RowSlice | Tensor  # (q, F)
 
     @classmethod
     def of(cls, out: Outputs, nodes: Tensor) -> View:
-        facts = structure(out.graph)
-        adjacency = facts.adjacency.to(out.logits.dtype)
-        near = hearing(adjacency, nodes, out.logits)
-        far = hearing(adjacency, near.sources, out.logits)
+        graph = structure(out.graph)
+        adjacency = graph.adjacency.to(out.logits.dtype)
+        near = row_slice(adjacency, nodes, out.logits)
+        far = row_slice(adjacency, near.cols, out.logits)
         place = torch.zeros(out.num_nodes, dtype=torch.long, device=nodes.device)
-        place[far.sources] = torch.arange(len(far.sources), device=nodes.device)
-        features = feature_rows(features_of(out), far.sources, out.logits)
-        seen = out.logits[far.sources], facts.degree[far.sources], features
+        place[far.cols] = torch.arange(len(far.cols), device=nodes.device)
+        features = feature_rows(features_of(out), far.cols, out.logits)
+        seen = out.logits[far.cols], graph.degree[far.cols], features
         return cls(out.logits[nodes], place[nodes], near, far, *seen)
 
 
@@ -167,8 +163,8 @@ def experts(view: View, w: Weights, noise: Callable[[Tensor], Tensor] | None = N
     inputs = view.far @ torch.cat([view.far_logits, projected, degree], -1)  # (r, I)
     hidden = torch.einsum("ri,mih->rmh", inputs, w["w1"] * reads(w).to(inputs)) + w["b1"]
     hidden = hidden.relu() if noise is None else noise(hidden.relu())
-    heard = (view.near @ hidden.flatten(1)).view(-1, *hidden.shape[1:])  # (n, M, h)
-    outputs = torch.einsum("nmh,mhc->nmc", heard, w["w2"]) + w["b2"]
+    gathered = (view.near @ hidden.flatten(1)).view(-1, *hidden.shape[1:])  # (n, M, h)
+    outputs = torch.einsum("nmh,mhc->nmc", gathered, w["w2"]) + w["b2"]
     return outputs, torch.cat([view.logits, projected[view.own]], -1)
 
 
@@ -185,6 +181,8 @@ def scales(outputs: Tensor, gates: Tensor) -> Tensor:
 
 
 class ExpertMixture(Calibration):
+    """What `GETS` fits."""
+
     project: Tensor  # (F, e)
     embed: Tensor  # (max degree + 1, e)
     gate: Tensor  # (C + e, M)

@@ -1,9 +1,6 @@
 """Histogram binning (Zadrozny & Elkan 2001), one class against the rest, then renormalised.
 
-    p'_c ~ (labels of class c among the fitted nodes of p_c's bin) / (nodes in that bin)
-
-Departures: every bin also counts one node at its mean predicted probability, so a bin without a label of the class does not say
-zero and an empty bin says what the model says.
+p'_c ~ (labels of class c among the fitted nodes of p_c's bin) / (nodes in that bin)
 """
 
 from __future__ import annotations
@@ -23,20 +20,23 @@ BINNINGS = ("equal-mass", "equal-width")
 
 @dataclass(frozen=True)
 class HistogramBinning:
-    """Observed frequency in each bin of each class's probability."""
+    """Replace each class probability by the frequency observed in its bin.
+
+    Assumes nothing about the shape of the error and needs many validation nodes for it; it may change predictions.
+    """
 
     bins: int = 15
     binning: str = "equal-mass"
 
     card: ClassVar[Card] = Card(
         title="Histogram binning",
-        idea="Replace each class probability by the frequency observed in its bin.",
         formula="p'_c ~ frequency of class c among fitted nodes whose p_c falls in the same bin",
         paper="Zadrozny & Elkan, Obtaining calibrated probability estimates, ICML 2001",
         parameters="bins x C frequencies",
         cost="fit: sorting n C numbers; apply: O(N C log bins)",
         keeps_predictions=False,
-        departures="each bin counts one extra node at its mean predicted probability",
+        departures="each bin counts one extra node at its mean predicted probability: a bin without a label of the class does "
+        "not say zero, and an empty one says what the model says",
     )
 
     def __post_init__(self) -> None:
@@ -46,14 +46,14 @@ class HistogramBinning:
             raise ValueError(f"bins must be at least 1; got {self.bins}")
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> BinFrequencies:
+        """The frequency of each class in each of its bins, on the nodes ``on``; ``stop`` is not used."""
         on = fitting_nodes(out, on)
         probs = out.logits[on].double().softmax(-1)  # (n, C)
         truth = one_hot(out.graph.y[on], out.num_classes).double()
         inner = torch.linspace(0, 1, self.bins + 1, dtype=torch.double, device=probs.device)[1:-1]
         equal_mass = self.binning == "equal-mass"
-        edges = (
-            probs.quantile(inner, dim=0).T.contiguous() if equal_mass else inner.repeat(out.num_classes, 1)
-        )  # (C, B - 1)
+        # (C, B - 1)
+        edges = probs.quantile(inner, dim=0).T.contiguous() if equal_mass else inner.repeat(out.num_classes, 1)
         which = torch.searchsorted(edges, probs.T.contiguous())  # (C, n) bin of every node
         zero = torch.zeros(out.num_classes, self.bins, dtype=torch.double, device=probs.device)
         count = zero.scatter_add(1, which, torch.ones_like(probs.T))
@@ -62,10 +62,14 @@ class HistogramBinning:
         bounds = torch.cat([zero[:, :1], edges, torch.ones_like(zero[:, :1])], 1)
         expected = torch.where(count > 0, mass / count.clamp(min=1), (bounds[:, 1:] + bounds[:, :-1]) / 2)
         frequency = (hits + expected) / (count + 1)
-        return BinFrequencies(edges=edges.to(out.logits), frequency=frequency.to(out.logits))
+        return BinFrequencies(
+            edges=edges.to(out.logits), frequency=frequency.to(out.logits), num_classes=out.num_classes
+        )
 
 
 class BinFrequencies(Calibration):
+    """What `HistogramBinning` fits."""
+
     edges: Tensor  # (C, B - 1) inner bin edges
     frequency: Tensor  # (C, B)
 

@@ -7,9 +7,6 @@ One against the rest (Zadrozny & Elkan 2002): a regression f_c for each class.
     p'_c ~ f(p_c) + e p_c        (IRM)            p'_c ~ f_c(p_c) + e p_c        (one against the rest)
 
 The small multiple of p breaks the ties of the steps and keeps every probability positive.
-
-Departures: the reference takes e = 1e-9, which single precision rounds away; here e = 1e-3. Values are normalised before any
-score is taken (the GATS code logs unnormalised ones).
 """
 
 from __future__ import annotations
@@ -31,23 +28,27 @@ TIE_BREAK = 1e-3
 
 @dataclass(frozen=True)
 class Isotonic:
-    """One monotone map of probabilities for all classes, or one for each."""
+    """A monotone step function from predicted probability to observed frequency, shared by all classes.
+
+    Where the error is no matter of a temperature and there are a thousand validation nodes or more. The shared map keeps
+    predictions; ``one_vs_rest=True`` fits each class alone and may change them.
+    """
 
     one_vs_rest: bool = False
 
     card: ClassVar[Card] = Card(
         title="Isotonic regression",
-        idea="A monotone step function from predicted probability to observed frequency, shared by all classes.",
         formula="p'_c ~ f(p_c) + e p_c, f non-decreasing",
         paper="Zhang et al., ICML 2020, arXiv:2003.07329 (multi-class); Zadrozny & Elkan, KDD 2002 (one against the rest)",
-        parameters="the steps of f: at most one a fitted probability",
+        parameters="the steps of f: at most one per fitted probability",
         cost="fit: sorting n C numbers; apply: O(N C log steps)",
         keeps_predictions=True,
-        departures="ties are broken with weight 1e-3 instead of 1e-9; "
-        "one_vs_rest=True fits each class alone and may change predictions",
+        departures="e = 1e-3, where the reference has 1e-9, which single precision rounds away; values are normalised before any "
+        "score is taken (the GATS code logs unnormalised ones)",
     )
 
-    def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Steps:
+    def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> MonotoneCurves:
+        """The curve of least squared error on the nodes ``on``; ``stop`` is not used."""
         on = fitting_nodes(out, on)
         probs = out.logits[on].double().softmax(-1)  # (n, C)
         truth = one_hot(out.graph.y[on], out.num_classes).double()
@@ -58,7 +59,7 @@ class Isotonic:
         longest = max(len(x) for x, _ in curves)
         padded = [np.stack([np.pad(v, (0, longest - len(v)), mode="edge") for v in curve]) for curve in curves]
         knots = torch.from_numpy(np.stack(padded)).to(out.logits)  # (1 or C, 2, K)
-        return Steps(x=knots[:, 0], y=knots[:, 1], one_vs_rest=self.one_vs_rest)
+        return MonotoneCurves(x=knots[:, 0], y=knots[:, 1], one_vs_rest=self.one_vs_rest, num_classes=out.num_classes)
 
 
 def isotonic(probs: Tensor, truth: Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -80,7 +81,9 @@ def interpolate(x: Tensor, knots: Tensor, values: Tensor) -> Tensor:
     return torch.lerp(values[left], values[right], share.clamp(0, 1))
 
 
-class Steps(Calibration):
+class MonotoneCurves(Calibration):
+    """What `Isotonic` fits."""
+
     x: Tensor  # (1, K) or (C, K)
     y: Tensor  # the same
     one_vs_rest: bool

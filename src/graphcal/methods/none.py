@@ -1,4 +1,4 @@
-"""No calibration: the model's own softmax. The row every other method is compared with."""
+"""No calibration."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from graphcal.methods.card import Card
 
 @dataclass(frozen=True)
 class Uncalibrated:
-    """softmax(z), untouched."""
+    """Leave the model alone: the row every other method is compared with."""
 
     card: ClassVar[Card] = Card(
         title="Uncalibrated",
-        idea="Leave the model alone: the row every other method is compared with.",
         formula="p = softmax(z)",
         paper="-",
         parameters="none",
@@ -28,10 +27,13 @@ class Uncalibrated:
     )
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Identity:
+        """Nothing is fitted; the nodes ``on`` are checked all the same."""
         fitting_nodes(out, on)
-        return Identity()
+        return Identity(num_classes=out.num_classes)
 
 
 class Identity(Calibration):
+    """What `Uncalibrated` gives."""
+
     def forward(self, out: Outputs) -> Tensor:
         return out.logits.log_softmax(-1)

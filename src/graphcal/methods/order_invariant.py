@@ -5,9 +5,6 @@ With the logits of a node sorted, z_(1) >= z_(2) >= ... >= z_(C),
     z'_(i) = sum_{k >= i} (z_(k) - z_(k+1)) m_k        k < C        m = softplus(MLP(z_(1), ..., z_(C))) > 0
 
 The gaps stay non-negative, so the order of the classes, and the prediction, never change. m = 1 is the identity.
-
-Departures: starts at the identity (the last bias is the inverse softplus of 1) instead of a random map; weight decay acts on the
-two matrices only.
 """
 
 from __future__ import annotations
@@ -22,15 +19,20 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from graphcal.core import Calibration, Outputs
-from graphcal.engine.adam import Weights, descend, fitting_order, stopping_order, uniform
-from graphcal.engine.linear import nll_of
+from graphcal.engine.adam import Weights, adam
+from graphcal.engine.draws import uniform
+from graphcal.engine.likelihood import mean_nll
+from graphcal.engine.node_order import fitting_order, stopping_order
 from graphcal.engine.scaling import with_predictions
 from graphcal.methods.card import Card
 
 
 @dataclass(frozen=True)
 class OrderInvariant:
-    """Stretch the gaps between a node's sorted logits."""
+    """Stretch the gaps between a node's sorted logits by positive factors from a small network.
+
+    A temperature that depends on the shape of the logits; for many validation nodes and not too many classes.
+    """
 
     lr: float = 0.01
     weight_decay: float = 0.005
@@ -40,17 +42,18 @@ class OrderInvariant:
 
     card: ClassVar[Card] = Card(
         title="Order-invariant calibration",
-        idea="Stretch the gaps between a node's sorted logits by positive factors from a small network.",
         formula="z'_(i) = sum_{k>=i} (z_(k) - z_(k+1)) softplus(MLP(sorted z))_k",
         paper="Rahimi et al., Intra Order-preserving Functions for Calibration, NeurIPS 2020, arXiv:2003.06820",
         parameters="MLP C -> C -> C-1: about 2 C^2",
         cost="fit: up to 2,000 full-batch Adam steps on the fitted nodes; apply: O(N C^2)",
         keeps_predictions=True,
         minimises_nll=True,
-        departures="starts at the identity; weight decay on the matrices only",
+        departures="starts at the identity (the last bias is the inverse softplus of 1) instead of a random map; weight decay "
+        "acts on the two matrices only",
     )
 
-    def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Gaps:
+    def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> StretchedGaps:
+        """The network of least NLL on the nodes ``stop`` (or ``on``) along Adam's way down that of the nodes ``on``."""
         nodes = fitting_order(out, on)
         c, generator = out.num_classes, torch.Generator().manual_seed(self.seed)
         start = {
@@ -63,9 +66,9 @@ class OrderInvariant:
         def nll(of: Tensor) -> Callable[[Weights], Tensor]:
             z, order = out.logits[of].sort(-1, descending=True)
             rank = (order == out.graph.y[of, None]).int().argmax(-1)  # the place of the label among the sorted classes
-            return lambda w: nll_of(stretched(z, w), rank)
+            return lambda w: mean_nll(stretched(z, w), rank)
 
-        fitted = descend(
+        fitted = adam(
             start,
             nll(nodes),
             None if stop is None else nll(stopping_order(out, stop, nodes)),
@@ -74,7 +77,7 @@ class OrderInvariant:
             patience=self.patience,
             weight_decay={"w1": self.weight_decay, "w2": self.weight_decay},
         )
-        return Gaps(**fitted)
+        return StretchedGaps(**fitted, num_classes=out.num_classes)
 
 
 def stretched(z: Tensor, w: Weights) -> Tensor:
@@ -85,7 +88,9 @@ def stretched(z: Tensor, w: Weights) -> Tensor:
     return torch.cat([sums, torch.zeros_like(sums[:, :1])], -1)
 
 
-class Gaps(Calibration):
+class StretchedGaps(Calibration):
+    """What `OrderInvariant` fits."""
+
     w1: Tensor  # (C, C)
     b1: Tensor  # (C,)
     w2: Tensor  # (C, C - 1)

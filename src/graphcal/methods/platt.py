@@ -3,11 +3,8 @@
     q_c = sigmoid(a_c l_c + b_c)        l_c = log p_c / (1 - p_c), the log-odds of class c under softmax(z)
     p'_c = q_c / sum_k q_k
 
-a = 1, b = 0 gives the model's own probabilities back. Each class is a convex problem in two numbers, solved by Newton's
-method for all classes at once, with Platt's smoothed targets (N+ + 1)/(N+ + 2) and 1/(N- + 2), which also carry a class that
-no fitted node has.
-
-Departures: the paper is about one binary score; log-odds as the score and the renormalisation are the usual way to many classes.
+a = 1, b = 0 gives the model's own probabilities back. Each class is a convex problem in two numbers, with Platt's smoothed
+targets (N+ + 1)/(N+ + 2) and 1/(N- + 2), which also carry a class that no fitted node has.
 """
 
 from __future__ import annotations
@@ -17,71 +14,59 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid, one_hot
+from torch.nn.functional import logsigmoid
 
 from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.engine.linear import fit_linear
 from graphcal.engine.scaling import log_odds
 from graphcal.methods.card import Card
 
 
 @dataclass(frozen=True)
 class Platt:
-    """A sigmoid for each class against the rest."""
+    """A sigmoid on the log-odds of each class, renormalised.
+
+    Where classes differ in how far their probabilities are off; it may change predictions.
+    """
 
     card: ClassVar[Card] = Card(
         title="Platt scaling (one against the rest)",
-        idea="A sigmoid on the log-odds of each class, renormalised.",
         formula="p_c ~ sigmoid(a_c log(p_c / (1 - p_c)) + b_c)",
         paper="Platt, Probabilistic Outputs for Support Vector Machines, 1999",
         parameters="a, b: 2 C",
-        cost="fit: a few Newton steps of 2 x 2 systems; apply: O(N C)",
+        cost="fit: a few Newton steps of a 2 x 2 system for each class; apply: O(N C)",
         keeps_predictions=False,
-        departures="log-odds of the softmax as the score, so that a = 1, b = 0 changes nothing",
+        departures="the paper is about one binary score; log-odds as the score, so that a = 1, b = 0 changes nothing, and the "
+        "renormalisation are the usual way to many classes",
     )
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Sigmoids:
+        """a and b of least binary cross-entropy on the nodes ``on``, each class on its own; ``stop`` is not used."""
         on = fitting_nodes(out, on)
         odds = log_odds(out.logits[on].double())  # (n, C)
-        slope, bias = fit_sigmoids(odds, one_hot(out.graph.y[on], out.num_classes).double())
-        return Sigmoids(slope=slope.to(out.logits), bias=bias.to(out.logits))
+        fitted = [fit_sigmoid(odds[:, c], out.graph.y[on] == c) for c in range(out.num_classes)]
+        slope, bias = torch.stack(fitted, -1).to(out.logits)
+        return Sigmoids(slope=slope, bias=bias, num_classes=out.num_classes)
 
 
-def fit_sigmoids(odds: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
-    """a, b (C,) of smallest binary cross-entropy with Platt's targets, each class on its own."""
-    positive, n = truth.sum(0), len(truth)  # (C,)
-    target = torch.where(truth > 0, (positive + 1) / (positive + 2), 1 / (n - positive + 2))  # (n, C)
-    spread = odds.square().mean(0).sqrt().clamp(min=1e-12)
-    columns = torch.stack([odds / spread, torch.ones_like(odds)], -1)  # (n, C, 2)
-    theta = torch.stack([spread, torch.zeros_like(spread)], -1)  # (C, 2): a = 1 in the scaled column
-    eye = 1e-10 * torch.eye(2, dtype=torch.double, device=odds.device)
-
-    def loss(t: Tensor) -> Tensor:  # (C,)
-        return binary_cross_entropy_with_logits((columns * t).sum(-1), target, reduction="none").mean(0)
-
-    value = loss(theta)
-    for _ in range(100):
-        prob = (columns * theta).sum(-1).sigmoid()  # (n, C)
-        gradient = torch.einsum("nc,nck->ck", prob - target, columns) / n
-        hessian = torch.einsum("nc,nck,ncl->ckl", prob * (1 - prob), columns, columns) / n + eye
-        step = torch.linalg.solve(hessian, gradient)
-        size = torch.ones_like(value)
-        for _ in range(40):  # halve the step of the classes that would get worse
-            worse = loss(theta - size[:, None] * step) > value
-            if not worse.any():
-                break
-            size = torch.where(worse, size / 2, size)
-        moved = theta - torch.where(worse, 0.0, size)[:, None] * step
-        new = loss(moved)
-        gain = float((value - new).max())
-        theta, value = moved, new
-        if gain < 1e-15:
-            break
-    return theta[:, 0] / spread, theta[:, 1]
+def fit_sigmoid(odds: Tensor, positive: Tensor) -> Tensor:
+    """(a, b): sigmoid(u) is softmax(0, u), so this is a linear fit with two classes."""  # (2,)
+    count = positive.sum().double()
+    target = torch.where(positive, (count + 1) / (count + 2), 1 / (len(odds) - count + 2))  # (n,)
+    terms = torch.stack([odds, torch.ones_like(odds)], -1)[:, None]  # (n, 1, 2)
+    return fit_linear(
+        base=torch.zeros(len(odds), 2, dtype=torch.double, device=odds.device),
+        terms=torch.cat([torch.zeros_like(terms), terms], 1),
+        y=torch.stack([1 - target, target], -1),
+        start=torch.tensor([1.0, 0.0]),
+    )
 
 
 class Sigmoids(Calibration):
-    slope: Tensor  # (C,)
-    bias: Tensor  # (C,)
+    """What `Platt` fits."""
+
+    slope: Tensor  # (C,) a
+    bias: Tensor  # (C,) b
 
     def forward(self, out: Outputs) -> Tensor:
         odds = log_odds(out.logits)

@@ -7,8 +7,6 @@ All scales are fitted together; a scale is drawn towards the one of temperature 
     minimise  NLL + shrink / (2 n) sum_b (s_b / s - 1)^2
 
 so a bin with few fitted nodes, or none, takes the common temperature. The problem is convex and solved exactly.
-
-Departures: the paper fits each bin alone, which fails for a bin without fitted nodes; the ridge is ours.
 """
 
 from __future__ import annotations
@@ -29,22 +27,25 @@ from graphcal.methods.temperature import SMALLEST_SCALE, fit_scale
 
 @dataclass(frozen=True)
 class RatioBinnedScaling:
-    """A temperature for each bin of neighbour agreement."""
+    """One temperature for each level of agreement between a node and its neighbours.
+
+    The smallest step from `TemperatureScaling` towards the graph: it needs the edges and no final layer.
+    """
 
     bins: int = 5
     shrink: float = 10.0
 
     card: ClassVar[Card] = Card(
         title="Ratio-binned scaling",
-        idea="One temperature for each level of agreement between a node and its neighbours.",
         formula="z' = s_b z, b the bin of the share of neighbours with the same predicted class",
         paper="Liu et al., On Calibration of Graph Neural Networks for Node Classification, 2022, arXiv:2206.01570",
-        parameters="s: one a bin",
+        parameters="s: one per bin",
         cost="fit: a few Newton steps of B x B systems; apply: O(E + N C)",
         keeps_predictions=True,
         minimises_nll=True,
         graph=True,
-        departures="bins are shrunk towards the common temperature by a ridge worth 10 nodes, so empty bins are defined",
+        departures="a ridge worth 10 nodes draws bins to the common temperature; the paper fits each alone, which fails for a "
+        "bin without fitted nodes",
     )
 
     def __post_init__(self) -> None:
@@ -52,6 +53,7 @@ class RatioBinnedScaling:
             raise ValueError(f"bins must be at least 1; got {self.bins}")
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> BinnedScales:
+        """The scales of least NLL on the nodes ``on`` under the ridge; ``stop`` is not used."""
         on = fitting_nodes(out, on)
         z, y = out.logits[on].double(), out.graph.y[on]
         common = fit_scale(z, y)  # (1,)
@@ -59,7 +61,7 @@ class RatioBinnedScaling:
         terms = z[:, :, None] * member[:, None, :]  # (n, C, B)
         ridge = self.shrink / (len(z) * common**2)
         scales = fit_linear(torch.zeros_like(z), terms, y, ridge.expand(self.bins), start=common.expand(self.bins))
-        return BinnedScales(scales=scales.clamp(min=SMALLEST_SCALE).to(out.logits))
+        return BinnedScales(scales=scales.clamp(min=SMALLEST_SCALE).to(out.logits), num_classes=out.num_classes)
 
 
 def agreement_bin(out: Outputs, bins: int) -> Tensor:
@@ -69,6 +71,8 @@ def agreement_bin(out: Outputs, bins: int) -> Tensor:
 
 
 class BinnedScales(Calibration):
+    """What `RatioBinnedScaling` fits."""
+
     scales: Tensor  # (B,)
 
     def forward(self, out: Outputs) -> Tensor:

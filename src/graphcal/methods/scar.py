@@ -1,29 +1,22 @@
-"""SCAR's node-level calibration (arXiv:2505.11335, Eq. 9 and 10), in logit space, exact and in several forms.
+"""SCAR, node level (arXiv:2505.11335, Eq. 9 and 10): pull every node towards the centroid of its predicted class.
 
-Each node outside the training set moves towards the centroid of its predicted class, a column of the final weight:
+Eq. 9 moves a node's last representation h towards a column of the final layer's weight W, its predicted class's centroid; Eq. 10
+says by how much:
 
-    h <- w W[:, y_hat] + (1 - w) h        w = alpha next to the training set (V_F), beta elsewhere (V_S), 0 on it
+    h <- w W[:, y_hat] + (1 - w) h        w = alpha on V_F, next to the training set; beta on V_S, elsewhere; 0 on the set
 
-With z = W^T h + b and G = W^T W this is, exactly and without touching a representation,
+The final layer is linear, z = W^T h + b. With its Gram matrix G = W^T W, and without touching a representation, this is exactly
 
     z' = z + w (t - z)                    t = G[:, y_hat] + b
-    z' = s z + w t                        `temperature=True`: a scale on the logits, fitted jointly
-    z'_n = s_n z_n + w_n t_n              `graph=True`: s_n, w_n linear in eight label-free facts of the node (node_facts.py)
 
-The weights may differ per side of the training set (`per="side"`, the paper), be one (`per="shared"`), or be one for each
-distance 1, 2, 3+, unreachable (`per="hop"`, shrunk towards the pooled weight where few nodes speak).
+or, with a temperature fitted jointly, z' = s z + w t.
 
-Fitting. All of these are linear in their parameters, so validation NLL is convex: Newton's method gives the minimum to
-machine precision in milliseconds. The graph-aware form has a ridge towards the plain form, its strength chosen by
-leave-one-out NLL. A fit whose leave-one-out NLL is not below the model's own is dropped for the identity, and says so.
-`search="grid"` is the paper's search: alpha < beta on a grid, by validation ECE or NLL.
+*Fitting.* z' is linear in alpha, beta and s: validation NLL is convex, and Newton's method solves it to machine precision. A
+side of the training set with fewer than 30 fitting nodes shares the other side's weight. A fit that would not lower the NLL of
+unseen nodes (leave-one-out), or of the fitted ones, is dropped for the identity, and the calibration's ``note`` says so.
 
-Keeping predictions. The paper says that predictions do not change; without diagonal dominance of G they can. Each node's
-weight is capped where its margin over some class would vanish (closed form), and the capped nodes are counted.
-
-Departures: weights may have either sign when fitted (an over-confident model needs a negative one).
-`centroids="means"` takes the class means of the training representations as centroids instead of the columns of W, which
-are some fifteen times longer than any representation.
+*Keeping predictions.* The paper says that predictions do not change; without diagonal dominance of G they can. The lead of the
+predicted class is linear in w, so each node's w is capped, in closed form, where its lead over some class would vanish.
 """
 
 from __future__ import annotations
@@ -31,74 +24,221 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
-from graphcal.core import Outputs, fitting_nodes
+from graphcal.core import Calibration, FinalLayer, Outputs, fitting_nodes, training_set_of
+from graphcal.engine.likelihood import platt_targets, soft_nll
+from graphcal.engine.linear import fit_linear, loo_logits
+from graphcal.graphs import structure
 from graphcal.methods.card import Card
-from graphcal.methods.centroid_pull import CentroidPull
-from graphcal.methods.scar_fit import Problem, Solution
+
+FEW_NODES = 30  # fitting nodes: fewer cannot carry a weight of their own
+SMALLEST_SCALE = 1e-3  # of s: logits are never turned over
+
+
+def pull(z: Tensor, t: Tensor, w: Tensor, scale: Tensor | None = None) -> Tensor:
+    """Eq. 9 in logit space, for logits z (n, C), centroid logits t (n, C) and weights w (n,); with a scale s: s z + w t."""
+    w = w[:, None]
+    return z + w * (t - z) if scale is None else scale * z + w * t
+
+
+def centroid_logits(gram: Tensor, bias: Tensor, pred: Tensor) -> Tensor:
+    """t = G[:, y_hat] + b: what the final layer says of the centroid of every node's predicted class."""  # (n, C)
+    return gram[:, pred].T + bias
+
+
+def pull_weights(out: Outputs, alpha: Tensor, beta: Tensor) -> Tensor:
+    """Eq. 10: alpha on V_F, the nodes next to the training set; beta on V_S, all others; 0 on the training set."""  # (N,)
+    graph = structure(out.graph)
+    return torch.where(graph.next_to_training, alpha, beta).masked_fill(graph.train_mask, 0.0)
+
+
+def guarded_pull(z: Tensor, t: Tensor, w: Tensor, pred: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Log-probabilities (n, C) that keep the predictions, and the weights (n,) after the cap."""
+    lead = _lead(z if scale is None else scale * z, pred)  # (n, C) of the predicted class over every class
+    lost = -_lead(t - z if scale is None else t, pred) * w.sign()[:, None]  # for each unit of |w|
+    room = torch.where(lost > 0, lead / lost.clamp(min=torch.finfo(z.dtype).tiny), torch.inf)
+    cap = room.amin(-1) * (1 - 1e-3)  # keep a thousandth of the lead: rounding must not decide
+    w = torch.where(w.abs() > cap, w.sign() * cap, w)
+    log_probs = pull(z, t, w, scale).log_softmax(-1)
+    same = log_probs.argmax(-1) == pred  # a lead of a few ulps can still be rounded away: such a node keeps its logits
+    return torch.where(same[:, None], log_probs, z.log_softmax(-1)), w
+
+
+def _lead(z: Tensor, pred: Tensor) -> Tensor:
+    return z.gather(-1, pred[:, None]) - z
 
 
 @dataclass(frozen=True)
 class SCAR:
-    """Move each node towards its predicted class centroid: alpha next to the training set, beta elsewhere."""
+    """Move each node towards the centroid of its predicted class: alpha next to the training set, beta elsewhere.
+
+        z' = z + w (t - z),   t = G[:, y_hat] + b,   G = W^T W of the final layer,   w = alpha or beta
+
+    Weights that are not given are fitted, exactly; ``temperature=True`` fits a scale on the logits with them. Use it where the
+    final layer is known (`graphcal.train`, `graphcal.observe`) and predictions must stay as they are. One weight for all nodes
+    of a side repairs the mean; `GraphSCAR` lets scale and weight depend on a node's neighbourhood and is better on most graphs.
+
+    >>> import graphcal as gc
+    >>> data = gc.load("citeseer")
+    >>> out = gc.train(data, training=gc.Training(epochs=60), seeds=[0])[0].outputs
+    >>> calibrate = gc.SCAR().fit(out, on=data.val_mask)
+    >>> float(calibrate.beta) > 0  # the model was under-confident
+    True
+    >>> log_probs = calibrate(out)
+    >>> bool((log_probs.argmax(-1) == out.pred).all())
+    True
+    """
 
     alpha: float | None = None  # None: fitted
     beta: float | None = None
     temperature: bool = False
-    search: str = "exact"
-    keep_predictions: bool = True
-    graph: bool | None = None  # None: graph-aware, unless something of the plain form is asked for
-    per: str = "side"
-    centroids: str = "weights"
-    criterion: str = "nll"  # of search="grid"
 
     card: ClassVar[Card] = Card(
         title="SCAR, node level",
-        idea="Move each node towards the centroid of its predicted class, by weights that depend on its place in the graph.",
-        formula="z' = s z + w (G[:, y_hat] + b), G = W^T W of the final layer; s and w linear in eight facts of the node",
+        formula="z' = z + w (G[:, y_hat] + b - z), G = W^T W of the final layer; w = alpha or beta",
         paper="The Final Layer Holds the Key: A Unified and Efficient GNN Calibration Framework, arXiv:2505.11335",
-        parameters="s, w: 18 under a ridge (graph-aware, the default); alpha, beta: 2 (graph=False, the paper)",
-        cost="fit: Newton steps on the fitted nodes, milliseconds; apply: O(E + N C)",
+        parameters="alpha, beta: 2; with temperature s: 3",
+        cost="fit: a few Newton steps on the fitted nodes; apply: O(N C)",
         keeps_predictions=True,
         minimises_nll=True,
         graph=True,
         final_layer=True,
-        departures="fitted exactly instead of on a grid; weights may be negative, and are capped where a prediction would change",
+        departures="fitted exactly instead of on a grid; fitted weights may be negative (an over-confident model needs one), and "
+        "are capped where a prediction would change",
     )
 
-    def __post_init__(self) -> None:
-        for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(f"SCAR({name}=...) must be one of {', '.join(choices)}; got {getattr(self, name)!r}")
-        given = self.alpha is not None or self.beta is not None
-        if given and self.per != "side":
-            raise ValueError("given weights alpha and beta belong to per='side'")
-        if self.search == "grid" and (given or self.temperature or self.per != "side"):
-            raise ValueError("search='grid' is the paper's search for alpha and beta: nothing else may be set with it")
-        plain = given or self.temperature or self.search == "grid" or self.per != "side"
-        if self.graph and plain:
-            raise ValueError(
-                "graph=True fits its own weights and scale: alpha, beta, temperature, per, search belong without it"
-            )
-        if self.graph is None:
-            object.__setattr__(self, "graph", not plain)
-
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> CentroidPull:
-        problem = Problem(self, out, fitting_nodes(out, on))
-        if self.search == "grid":
-            return problem.calibration(problem.on_grid())[0]
-        if self.alpha is not None and self.beta is not None and not self.temperature:
-            given = out.logits.new_tensor([self.alpha, self.beta])
-            return problem.calibration(Solution(given.new_ones(1), given, float("nan")))[0]
-        if self.alpha is not None or self.beta is not None:
-            return problem.calibration(problem.exact())[0]
-        return problem.unless_worse(problem.exact())
+        """The weights (and the scale) of least validation NLL on the nodes ``on``; ``stop`` is not used."""
+        return fit_pull(out, on, self.alpha, self.beta, self.temperature)
 
 
-CHOICES = {
-    "search": ("exact", "grid"),
-    "per": ("side", "shared", "hop"),
-    "centroids": ("weights", "means"),
-    "criterion": ("nll", "ece"),
-}
+class CentroidPull(Calibration):
+    """What `SCAR` fits."""
+
+    alpha: Tensor  # () w on V_F
+    beta: Tensor  # () w on V_S
+    scale: Tensor  # () s, where there is a temperature
+    gram: Tensor  # (C, C)
+    bias: Tensor  # (C,)
+    train_nodes: Tensor
+    temperature: bool
+    guarded: bool  # the cap on w is on
+    note: str
+    graph_nodes: int
+
+    def forward(self, out: Outputs) -> Tensor:
+        log_probs, _ = self.pulled(out.logits, out.pred, self.wanted(out))
+        return torch.where(structure(out.graph).train_mask[:, None], out.logits.log_softmax(-1), log_probs)
+
+    def pulled(self, z: Tensor, pred: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probabilities (n, C) of nodes with logits z, predictions pred and weights w (n,), and w after the cap."""
+        t = centroid_logits(self.gram.to(z), self.bias.to(z), pred)
+        scale = self.scale.to(z) if self.temperature else None
+        return guarded_pull(z, t, w, pred, scale) if self.guarded else (pull(z, t, w, scale).log_softmax(-1), w)
+
+    def weights(self, out: Outputs) -> Tensor:
+        """w of every node, after the cap; 0 on the training set."""  # (N,)
+        return self.pulled(out.logits, out.pred, self.wanted(out))[1]
+
+    def capped(self, out: Outputs) -> Tensor:
+        """The nodes whose weight is held back, because with all of it their prediction would change."""  # (N,) bool
+        return self.weights(out) != self.wanted(out)
+
+    def wanted(self, out: Outputs) -> Tensor:
+        """w of every node, before the cap."""  # (N,)
+        return pull_weights(out, self.alpha.to(out.logits), self.beta.to(out.logits))
+
+
+# --------------------------------------------------------------------------------------------------------------- fitting
+
+
+class ScarObjective:
+    """Mean NLL of the fitting nodes as a function of the weights: w = columns @ theta, and s where there is a temperature."""
+
+    def __init__(self, out: Outputs, on: Tensor, temperature: bool = False) -> None:
+        final = final_layer_of(out)
+        self.temperature, self.y = temperature, out.graph.y[on]
+        self.z = out.logits[on].double()  # (n, C)
+        t = centroid_logits(final.gram, final.bias, out.pred[on]).double()  # (n, C)
+        self.direction = t if temperature else t - self.z  # of the logits, as w grows
+        self.target = platt_targets(self.y, self.z)  # (n, C) the labels, smoothed if the model has them all right
+        self.own_nll = self.nll(self.z)
+
+    def nll(self, logits: Tensor) -> float:
+        return float(soft_nll(logits.double(), self.target))
+
+    def rejection(self, loo_nll: float, log_probs: Tensor) -> str:
+        """Why a fit is dropped for the identity, from its leave-one-out NLL and what it makes of the fitting nodes; else ''."""
+        after = self.nll(log_probs)
+        if loo_nll < self.own_nll and after <= self.own_nll:
+            return ""
+        return f"left as it was: NLL on unseen nodes would go from {self.own_nll:.4f} to {max(loo_nll, after):.4f}"
+
+    def minimise(
+        self, columns: Tensor, given: Tensor | float = 0.0, ridge: Tensor | float = 0.0, start: Tensor | None = None
+    ) -> tuple[Tensor, float]:
+        """theta (K,) for columns (n, K), led by s where that is fitted, and its leave-one-out NLL; ``given`` (n, 1) adds to w."""
+        base, terms = self.z + given * self.direction, columns[:, None, :] * self.direction[:, :, None]
+        if self.temperature:
+            base, terms = given * self.direction, torch.cat([self.z[:, :, None], terms], -1)
+            start = torch.eye(terms.shape[2], dtype=torch.double, device=terms.device)[0]  # s = 1, w = 0
+        theta = fit_linear(base, terms, self.y, ridge, start)
+        return theta, self.nll(loo_logits(base, terms, self.target, theta, ridge))
+
+
+def final_layer_of(out: Outputs) -> FinalLayer:
+    if out.final is None:
+        raise ValueError(
+            "SCAR needs the final layer, but only logits are known: use observe(model, data), or "
+            "Outputs.from_logits(logits, data, weight, bias) with the last layer's weight (C, D)"
+        )
+    return out.final
+
+
+def fit_pull(
+    out: Outputs,
+    on: Tensor,
+    alpha: float | None = None,
+    beta: float | None = None,
+    temperature: bool = False,
+    guarded: bool = True,
+) -> CentroidPull:
+    """Eq. 10 with the weights that are given; the others, and the scale, are those of least NLL on the nodes ``on``."""
+    objective = ScarObjective(out, fitting_nodes(out, on), temperature)
+    near = structure(out.graph).next_to_training[on]
+    sides = torch.stack([near, ~near], -1).double()  # (n, 2) V_F, V_S
+    weights, free = sides.new_tensor([alpha or 0.0, beta or 0.0]), torch.tensor([alpha is None, beta is None])
+    theta, loo_nll = sides.new_ones(1), torch.nan
+    if free.any() or temperature:
+        shared = bool(free.all() and sides.sum(0).min() < FEW_NODES)
+        columns = torch.ones_like(sides[:, :1]) if shared else sides[:, free]
+        theta, loo_nll = objective.minimise(columns, given=sides @ weights[:, None])
+        weights[free] = theta[1:] if temperature else theta
+    scale = theta[0] if temperature else None
+    fitted = centroid_pull(out, weights, scale, guarded)
+    if not free.all():
+        return fitted  # a weight that is given is used, whatever it does
+    log_probs, _ = fitted.pulled(out.logits[on], out.pred[on], fitted.wanted(out)[on])
+    note = objective.rejection(loo_nll, log_probs)
+    return centroid_pull(out, torch.zeros(2), None, guarded, note) if note else fitted
+
+
+def centroid_pull(
+    out: Outputs, weights: Tensor, scale: Tensor | None = None, guarded: bool = True, note: str = ""
+) -> CentroidPull:
+    """The calibration with weights alpha, beta (2,) and, where there is a temperature, a scale."""
+    final, like = final_layer_of(out), out.logits
+    return CentroidPull(
+        alpha=weights[0].to(like),
+        beta=weights[1].to(like),
+        scale=like.new_ones(()) if scale is None else scale.clamp(min=SMALLEST_SCALE).to(like),
+        gram=final.gram.to(like),
+        bias=final.bias.to(like),
+        temperature=scale is not None,
+        guarded=guarded,
+        note=note,
+        num_classes=out.num_classes,
+        **training_set_of(out),
+    )

@@ -10,10 +10,6 @@ class, and the relative degree is the node's degree over its neighbours' mean de
 moves under message passing). Then
 
     T_i = softplus( sum_{j in N(i) + i} a_ij theta . x_j + MLP(x_i) )    a_ij = softmax_j LeakyReLU(z_i . z_j)    z' = z / T
-
-Departures: the wiring of the parts is ours. The covariance is shrunk towards a multiple of the identity, because
-there are fewer training nodes than h has dimensions; a class without training nodes takes the mean of all.
-`representation="logits"` measures the distances between logits, for outputs without h.
 """
 
 from __future__ import annotations
@@ -28,13 +24,14 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu, one_hot, softplus
 
 from graphcal.core import Calibration, Outputs
-from graphcal.engine.adam import Weights, descend, fitting_order, stopping_order, uniform
-from graphcal.engine.linear import nll_of
-from graphcal.engine.rows import rows_of
+from graphcal.engine.adam import Weights, adam
+from graphcal.engine.draws import uniform
+from graphcal.engine.likelihood import mean_nll
+from graphcal.engine.node_order import fitting_order, stopping_order
+from graphcal.engine.rows import rows_of, softmax_by_row
 from graphcal.engine.scaling import scaled
 from graphcal.graphs import neighbour_agreement, structure
 from graphcal.methods.card import Card
-from graphcal.methods.gats import softmax_by_row
 
 REPRESENTATIONS = ("hidden", "logits")
 SHRINKAGE = 0.1  # share of the identity in the covariance
@@ -42,7 +39,11 @@ SHRINKAGE = 0.1  # share of the identity in the covariance
 
 @dataclass(frozen=True)
 class SimCalib:
-    """A node-wise temperature from prototype distances, neighbour agreement and degree."""
+    """Temperatures from a node's distance to the class prototypes and its likeness to its neighbours.
+
+    The learned calibrator that came nearest to the convex ones in our tables, for a hundred times their cost.
+    ``representation="logits"`` measures the distances between logits, for outputs without a final representation.
+    """
 
     hidden: int = 16
     lr: float = 0.01
@@ -54,7 +55,6 @@ class SimCalib:
 
     card: ClassVar[Card] = Card(
         title="SimCalib (our reading)",
-        idea="Temperatures from a node's distance to the class prototypes and its likeness to its neighbours.",
         formula="T_i = softplus(sum_j a_ij theta . x_j + MLP(x_i)); x: logits, prototype distances, agreement, degree",
         paper="Tang et al., SimCalib: Graph Neural Network Calibration based on Similarity between Nodes, AAAI 2024, "
         "arXiv:2312.11858",
@@ -65,8 +65,8 @@ class SimCalib:
         graph=True,
         final_layer=True,
         labels="the nodes it is fitted on and the training nodes (class prototypes)",
-        departures="our reading from the abstract; shrunk covariance; "
-        "representation='logits' works without the final representation",
+        departures="the wiring of the parts is ours; the covariance is shrunk towards a multiple of the identity, because there "
+        "are fewer training nodes than h has dimensions; a class without training nodes takes the mean of all",
     )
 
     def __post_init__(self) -> None:
@@ -74,6 +74,7 @@ class SimCalib:
             raise ValueError(f"representation must be one of {', '.join(REPRESENTATIONS)}; got {self.representation!r}")
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> SimilarityTemperature:
+        """The weights of least NLL on the nodes ``stop`` (or ``on``) along Adam's way down that of the nodes ``on``."""
         nodes = fitting_order(out, on)
         whitening, prototypes = class_prototypes(out, self.representation)
         x = describe(out, self.representation, whitening, prototypes)  # (N, F)
@@ -89,11 +90,11 @@ class SimCalib:
 
         def nll(of: Tensor) -> Callable[[Weights], Tensor]:
             row, col, attention = attention_into(out, of)
-            heard, place = torch.unique(col, return_inverse=True)
-            z, y, own, others = out.logits[of], out.graph.y[of], x[of], x[heard]
-            return lambda w: nll_of(z / temperatures(own, others, row, place, attention, w)[:, None], y)
+            read, place = torch.unique(col, return_inverse=True)
+            z, y, own, others = out.logits[of], out.graph.y[of], x[of], x[read]
+            return lambda w: mean_nll(z / temperatures(own, others, row, place, attention, w)[:, None], y)
 
-        fitted = descend(
+        fitted = adam(
             start,
             nll(nodes),
             None if stop is None else nll(stopping_order(out, stop, nodes)),
@@ -103,7 +104,11 @@ class SimCalib:
             weight_decay=dict.fromkeys(("theta", "w1", "w2"), self.weight_decay),
         )
         return SimilarityTemperature(
-            **fitted, whitening=whitening, prototypes=prototypes, representation=self.representation
+            **fitted,
+            whitening=whitening,
+            prototypes=prototypes,
+            representation=self.representation,
+            num_classes=out.num_classes,
         )
 
 
@@ -130,23 +135,22 @@ def class_prototypes(out: Outputs, kind: str) -> tuple[Tensor, Tensor]:
     within = h - means[y]
     covariance = within.T @ within / len(h)
     level = covariance.diagonal().mean().clamp(min=1e-12)
-    shrunk = (1 - SHRINKAGE) * covariance + SHRINKAGE * level * torch.eye(
-        len(covariance), dtype=h.dtype, device=h.device
-    )
+    identity = torch.eye(len(covariance), dtype=h.dtype, device=h.device)
+    shrunk = (1 - SHRINKAGE) * covariance + SHRINKAGE * level * identity
     whitening = torch.linalg.inv(torch.linalg.cholesky(shrunk)).T  # distance^2 = |(h - mean) whitening|^2
     return whitening.to(out.logits), (means @ whitening).to(out.logits)
 
 
 def describe(out: Outputs, kind: str, whitening: Tensor, prototypes: Tensor) -> Tensor:
     """x of every node."""  # (N, 2 C + 2)
-    facts, z = structure(out.graph), out.logits
+    graph, z = structure(out.graph), out.logits
     low, high = z.min(-1, keepdim=True).values, z.max(-1, keepdim=True).values
     unit = ((z - low) / (high - low).clamp(min=torch.finfo(z.dtype).tiny)).sort(-1).values
     distance = torch.cdist(representation_of(out, kind).to(z) @ whitening.to(z), prototypes.to(z))
     near = (distance / whitening.shape[0] ** 0.5).sort(-1).values.log1p()  # about 1 / sqrt(D) of a typical distance
-    agreement = neighbour_agreement(out.pred, facts).to(z)
-    degree = facts.degree.to(z.dtype)
-    relative = ((1 + degree) / (1 + facts.neighbour_mean(degree))).log()
+    agreement = neighbour_agreement(out.pred, graph).to(z)
+    degree = graph.degree.to(z.dtype)
+    relative = ((1 + degree) / (1 + graph.neighbour_mean(degree))).log()
     return torch.cat([unit, near, agreement[:, None], relative[:, None]], -1)
 
 
@@ -165,6 +169,8 @@ def temperatures(own: Tensor, others: Tensor, row: Tensor, col: Tensor, attentio
 
 
 class SimilarityTemperature(Calibration):
+    """What `SimCalib` fits."""
+
     theta: Tensor  # (F,)
     w1: Tensor  # (F, 16)
     b1: Tensor  # (16,)
@@ -178,7 +184,7 @@ class SimilarityTemperature(Calibration):
         """T of every node."""  # (N,)
         x = describe(out, self.representation, self.whitening, self.prototypes)
         row, col, attention = attention_into(out, torch.arange(out.num_nodes, device=x.device))
-        weights = {name: getattr(self, name).to(x) for name in ("theta", "w1", "b1", "w2", "b2")}
+        weights = {name: self.get_buffer(name).to(x) for name in ("theta", "w1", "b1", "w2", "b2")}
         return temperatures(x, x, row, col, attention, weights)
 
     def forward(self, out: Outputs) -> Tensor:

@@ -10,11 +10,6 @@ k-means puts all nodes into groups, near each other in the graph or not. Each gr
 
 over its fitted nodes; s is the scale of temperature scaling. Groups do not share anything else, so each is one number
 found by a search that narrows around the best of a grid.
-
-Departures: a public version of the authors' code averages a group's accuracy over *all* its nodes, test labels
-included, and stops on the ECE of the evaluated nodes; here only fitted nodes are read, so the figures of that code
-are not comparable. The shrinkage (a group without fitted nodes takes the common scale) and the exact search are ours;
-the number of groups and `balance` are our choice.
 """
 
 from __future__ import annotations
@@ -27,7 +22,7 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitting_nodes
-from graphcal.engine.linear import nll_of
+from graphcal.engine.likelihood import mean_nll
 from graphcal.engine.scaling import scaled
 from graphcal.graphs import structure
 from graphcal.methods.card import Card
@@ -36,7 +31,10 @@ from graphcal.methods.temperature import fit_scale
 
 @dataclass(frozen=True)
 class SimiMailbox:
-    """A temperature for each group of nodes with like confidence and like neighbourhood similarity."""
+    """Group nodes by confidence and neighbourhood similarity; one temperature per group.
+
+    Where nodes of one kind are over-confident and of another under-confident; it needs validation nodes in every group.
+    """
 
     groups: int = 10
     balance: float = 1.0
@@ -45,15 +43,16 @@ class SimiMailbox:
 
     card: ClassVar[Card] = Card(
         title="Simi-Mailbox",
-        idea="Group nodes by confidence and neighbourhood similarity; one temperature a group.",
         formula="z' = s_g z, g = k-means group of (conf, mean_j sigmoid(z_i . z_j))",
         paper="Seo et al., Towards Precise Prediction Uncertainty in GNNs, AAAI 2025, arXiv:2412.14223",
-        parameters="s: one a group (10); 10 group centres",
-        cost="fit: k-means on N points and a line search a group; apply: O(E C + N groups)",
+        parameters="s: one per group (10); 10 group centres",
+        cost="fit: k-means on N points and a line search per group; apply: O(E C + N groups)",
         keeps_predictions=True,
         graph=True,
-        departures="only fitted nodes' labels are read (a public version of the code averages over test labels too); "
-        "small groups shrink to the common temperature",
+        departures="only fitted nodes' labels are read; a public version of the authors' code averages a group's accuracy over "
+        "all its nodes, test labels included, and stops on the ECE of the evaluated nodes, so its figures are not comparable. "
+        "The shrinkage (a group without fitted nodes takes the common scale), the exact search, the number of groups and the "
+        "weight of the balance are ours",
     )
 
     def __post_init__(self) -> None:
@@ -61,6 +60,7 @@ class SimiMailbox:
             raise ValueError(f"groups must be at least 1; got {self.groups}")
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> GroupScales:
+        """Groups of all nodes, and the scale of least balanced NLL for each on its nodes in ``on``; ``stop`` is not used."""
         on = fitting_nodes(out, on)
         points = mailbox(out)  # (N, 2)
         low, high = points.min(0).values, points.max(0).values
@@ -72,7 +72,8 @@ class SimiMailbox:
         scales = torch.stack(
             [common * self._relative_scale(common * z[group == g], y[group == g], len(z)) for g in range(len(centres))]
         )
-        return GroupScales(scales=scales.flatten().to(out.logits), centres=centres, low=low, span=span)
+        scales = scales.flatten().to(out.logits)
+        return GroupScales(scales=scales, centres=centres, low=low, span=span, num_classes=out.num_classes)
 
     def _relative_scale(self, z: Tensor, y: Tensor, nodes: int) -> Tensor:
         """The factor exp(u) on the common scale; u in [-4, 4] is searched on a grid that narrows five times."""
@@ -83,7 +84,7 @@ class SimiMailbox:
         for _ in range(6):
             u = centre + width * torch.linspace(-1, 1, 33, dtype=torch.double)
             moved = u.exp()[:, None, None] * z  # (33, n_g, C)
-            loss = torch.stack([nll_of(m, y) for m in moved]) * len(z) / nodes
+            loss = torch.stack([mean_nll(m, y) for m in moved]) * len(z) / nodes
             conf = moved.softmax(-1).max(-1).values.mean(-1)
             value = loss + self.balance * (conf - accuracy).square() + self.shrink / (2 * nodes) * u.square()
             centre, width = float(u[value.argmin()]), width / 12
@@ -92,12 +93,12 @@ class SimiMailbox:
 
 def mailbox(out: Outputs) -> Tensor:
     """(conf, mean neighbour similarity); a node without neighbours is compared with itself."""  # (N, 2)
-    facts, z = structure(out.graph), out.logits
-    row, col = facts.edge_index
+    graph, z = structure(out.graph), out.logits
+    row, col = graph.edge_index
     alike = (z[row] * z[col]).sum(-1).sigmoid()
     total = z.new_zeros(out.num_nodes).index_add_(0, row, alike)
     own = z.square().sum(-1).sigmoid()
-    similarity = torch.where(facts.degree > 0, total / facts.degree.clamp(min=1), own)
+    similarity = torch.where(graph.degree > 0, total / graph.degree.clamp(min=1), own)
     return torch.stack([z.softmax(-1).max(-1).values, similarity], -1)
 
 
@@ -117,6 +118,8 @@ def nearest(points: Tensor, centres: Tensor) -> Tensor:
 
 
 class GroupScales(Calibration):
+    """What `SimiMailbox` fits."""
+
     scales: Tensor  # (G,)
     centres: Tensor  # (G, 2)
     low: Tensor  # (2,) of the graph it was fitted on

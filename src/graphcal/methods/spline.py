@@ -6,8 +6,6 @@ spline with a few knots smooths h, and its slope is what the confidence is short
     conf' = conf + h'(t(conf))         the other classes share 1 - conf' in their old proportions
 
 Predictions can change, where conf' falls below the rescaled second class.
-
-Departures: fitted by least squares on the natural-spline basis (Hastie et al., ESL eq. 5.4); equal confidences share one value.
 """
 
 from __future__ import annotations
@@ -28,19 +26,21 @@ EDGE = 1e-6  # conf' stays within [EDGE, 1 - EDGE]
 
 @dataclass(frozen=True)
 class Spline:
-    """A smooth recalibration curve of the confidence."""
+    """Smooth the cumulated gap between accuracy and confidence by a spline; its slope corrects the confidence.
+
+    For the confidence of the predicted class alone; the other classes only share what is left.
+    """
 
     knots: int = 7
 
     card: ClassVar[Card] = Card(
         title="Spline calibration",
-        idea="Smooth the cumulated gap between accuracy and confidence by a spline; its slope corrects the confidence.",
         formula="conf' = conf + h'(t), h a natural cubic spline of cumulated (correct - conf)",
         paper="Gupta et al., Calibration of Neural Networks using Splines, ICLR 2021, arXiv:2006.12800",
-        parameters="one coefficient a knot: 7",
+        parameters="one coefficient per knot: 7",
         cost="fit: sorting and a small least-squares problem; apply: O(N C + N log n)",
         keeps_predictions=False,
-        departures="least squares on the natural-spline basis; equal confidences share one value",
+        departures="least squares on the natural-spline basis (Hastie et al., ESL eq. 5.4); equal confidences share one value",
     )
 
     def __post_init__(self) -> None:
@@ -48,11 +48,13 @@ class Spline:
             raise ValueError(f"knots must be at least 3; got {self.knots}")
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> ConfidenceCurve:
+        """The spline of least squared error through the cumulated gaps of the nodes ``on``; ``stop`` is not used."""
         on = fitting_nodes(out, on)
         conf = out.logits[on].double().softmax(-1).max(-1).values.cpu().numpy()
         correct = (out.pred[on] == out.graph.y[on]).double().cpu().numpy()
         x, y = recalibration_curve(conf, correct, self.knots)
-        return ConfidenceCurve(x=torch.from_numpy(x).to(out.logits), y=torch.from_numpy(y).to(out.logits))
+        curve = torch.from_numpy(np.stack([x, y])).to(out.logits)
+        return ConfidenceCurve(x=curve[0], y=curve[1], num_classes=out.num_classes)
 
 
 def recalibration_curve(conf: np.ndarray, correct: np.ndarray, knots: int) -> tuple[np.ndarray, np.ndarray]:
@@ -71,7 +73,7 @@ def recalibration_curve(conf: np.ndarray, correct: np.ndarray, knots: int) -> tu
 
 
 def natural_basis(t: np.ndarray, knots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Natural cubic spline basis at t and its derivative, one column a knot (ESL eq. 5.4, 5.5)."""  # (n, K) each
+    """Natural cubic spline basis at t and its derivative, one column per knot (ESL eq. 5.4, 5.5)."""  # (n, K) each
 
     def cubic(k: int) -> tuple[np.ndarray, np.ndarray]:
         left, last = np.maximum(t - knots[k], 0), np.maximum(t - knots[-1], 0)
@@ -85,6 +87,8 @@ def natural_basis(t: np.ndarray, knots: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 class ConfidenceCurve(Calibration):
+    """What `Spline` fits."""
+
     x: Tensor  # (K,) confidences seen
     y: Tensor  # (K,) what they should have been
 

@@ -2,9 +2,6 @@
 
 Validation NLL is convex in (a, b): Newton-CG to machine precision. A ridge of a tenth of one node's loss towards a = 1, b = 0
 keeps the bias of a class that no fitted node has from running to minus infinity.
-
-Departures: `bias=False` is the scale-only variant. GATS's vector scaling is that variant by accident: its optimiser is handed
-the scale and not the bias, and a bias of all ones cancels in the softmax.
 """
 
 from __future__ import annotations
@@ -22,14 +19,18 @@ from graphcal.methods.card import Card
 
 @dataclass(frozen=True)
 class VectorScaling:
-    """A scale and a bias for each class."""
+    """Scale and shift each class's logit.
+
+    Where confidence is off by class, for example after training on classes of very different size; it may change predictions.
+    ``bias=False`` fits the scales alone. GATS's vector scaling is that by accident: its optimiser is handed the scale and not the
+    bias, and a bias of all ones cancels in the softmax.
+    """
 
     bias: bool = True
 
     card: ClassVar[Card] = Card(
         title="Vector scaling",
-        idea="Scale and shift each class's logit.",
-        formula="p = softmax(a z + b), a and b one entry a class",
+        formula="p = softmax(a z + b), a and b with one entry per class",
         paper="Guo et al., On Calibration of Modern Neural Networks, ICML 2017, arXiv:1706.04599",
         parameters="a, b: 2 C (bias=False: C)",
         cost="fit: Newton-CG on the fitted nodes; apply: O(N C)",
@@ -39,16 +40,20 @@ class VectorScaling:
     )
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> ScaleAndShift:
+        """a and b of least NLL on the nodes ``on``; ``stop`` is not used."""
         on = fitting_nodes(out, on)
         centre = identity_start(out.num_classes).to(out.logits.device)  # (C + 1, C)
         free = centre.bool()  # the diagonal ...
         free[-1] = self.bias  # ... and the bias
         ridge = torch.full_like(centre, 0.1 / int(on.sum()))
         weight = fit_softmax(with_intercept(out.logits[on]), out.graph.y[on], centre, ridge, free)
-        return ScaleAndShift(scale=weight[:-1].diag().to(out.logits), shift=weight[-1].to(out.logits))
+        scale, shift = weight[:-1].diag().to(out.logits), weight[-1].to(out.logits)
+        return ScaleAndShift(scale=scale, shift=shift, num_classes=out.num_classes)
 
 
 class ScaleAndShift(Calibration):
+    """What `VectorScaling` fits."""
+
     scale: Tensor  # (C,)
     shift: Tensor  # (C,)
 

@@ -7,8 +7,7 @@ Chebyshev series in it:
     x_i = the K + 1 terms c_k T_k(-S) log(1 + degree) at node i, divided by their l1 norm
     T_i = softplus(MLP(x_i))        z'_i = z_i / T_i
 
-Departures: the sign (-1)^k, which the series needs, is missing in the official code; T starts at 1; weight decay acts on
-the matrices only. Without ``stop`` the training nodes decide when to stop, as in the paper.
+Without ``stop`` the training nodes decide when to stop, as in the paper.
 """
 
 from __future__ import annotations
@@ -23,16 +22,10 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from graphcal.core import Calibration, Outputs
-from graphcal.engine.adam import (
-    Weights,
-    descend,
-    dropout,
-    fitting_order,
-    stopping_order,
-    training_nodes,
-    uniform,
-)
-from graphcal.engine.linear import nll_of
+from graphcal.engine.adam import Weights, adam
+from graphcal.engine.draws import dropout, uniform
+from graphcal.engine.likelihood import mean_nll
+from graphcal.engine.node_order import fitting_order, stopping_order, training_nodes
 from graphcal.engine.scaling import scaled
 from graphcal.graphs import Structure, csr, structure
 from graphcal.methods.card import Card
@@ -40,7 +33,10 @@ from graphcal.methods.card import Card
 
 @dataclass(frozen=True)
 class WATS:
-    """A node-wise temperature from graph wavelets of the degree."""
+    """A small network reads heat-kernel wavelets of the node degrees and gives each node a temperature.
+
+    Where miscalibration follows the degree; it reads neither the logits nor the predictions of the neighbours.
+    """
 
     order: int = 3  # K
     scale: float = 2.0  # s
@@ -54,7 +50,6 @@ class WATS:
 
     card: ClassVar[Card] = Card(
         title="WATS",
-        idea="A small network reads heat-kernel wavelets of the node degrees and gives each node a temperature.",
         formula="T_i = softplus(MLP(x_i)), x_i = heat-kernel Chebyshev terms of log(1 + degree); p = softmax(z / T)",
         paper="Li et al., WATS: Wavelet-Aware Temperature Scaling for Calibrating Graph Neural Networks, ICLR 2026",
         parameters="MLP 4 -> 64 -> 1: 385",
@@ -62,10 +57,12 @@ class WATS:
         keeps_predictions=True,
         graph=True,
         labels="the nodes it is fitted on; the training nodes decide when to stop",
-        departures="the alternating sign of the heat-kernel series is kept; T starts at 1",
+        departures="the sign (-1)^k, which the series needs, is missing in the official code; T starts at 1; weight decay acts "
+        "on the matrices only",
     )
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> WaveletTemperature:
+        """The network of least NLL on the nodes ``stop`` (or training nodes) along Adam's way down that of the nodes ``on``."""
         nodes = fitting_order(out, on)
         x = wavelets(structure(out.graph), self.order, self.scale, out.logits.dtype)  # (N, K + 1)
         generator = torch.Generator().manual_seed(self.seed)
@@ -78,10 +75,10 @@ class WATS:
 
         def nll(of: Tensor, rate: float) -> Callable[[Weights], Tensor]:
             z, y, inputs = out.logits[of], out.graph.y[of], x[of]
-            return lambda w: nll_of(z / temperatures(inputs, w, rate, generator), y)
+            return lambda w: mean_nll(z / temperatures(inputs, w, rate, generator), y)
 
         watched = stopping_order(out, training_nodes(out) if stop is None else stop, nodes)
-        fitted = descend(
+        fitted = adam(
             start,
             nll(nodes, self.dropout),
             nll(watched, 0.0),
@@ -90,7 +87,7 @@ class WATS:
             patience=self.patience,
             weight_decay={"w1": self.weight_decay, "w2": self.weight_decay},
         )
-        return WaveletTemperature(**fitted, order=self.order, heat=self.scale)
+        return WaveletTemperature(**fitted, order=self.order, heat=self.scale, num_classes=out.num_classes)
 
 
 def temperatures(x: Tensor, w: Weights, rate: float, generator: torch.Generator) -> Tensor:
@@ -99,14 +96,14 @@ def temperatures(x: Tensor, w: Weights, rate: float, generator: torch.Generator)
     return softplus(hidden @ w["w2"] + w["b2"]).clamp(min=1e-3)
 
 
-def wavelets(facts: Structure, order: int, heat: float, dtype: torch.dtype) -> Tensor:
+def wavelets(graph: Structure, order: int, heat: float, dtype: torch.dtype) -> Tensor:
     """The terms of exp(-heat L) log(1 + degree), divided by their l1 norm."""  # (N, K + 1)
     from scipy.special import ive  # e^-s I_k(s)
 
-    row, col = facts.edge_index
-    degree = facts.degree.double()
+    row, col = graph.edge_index
+    degree = graph.degree.double()
     root = degree.clamp(min=1).rsqrt()
-    minus = csr(row, col, -root[row] * root[col], (facts.num_nodes, facts.num_nodes))  # L - I
+    minus = csr(row, col, -root[row] * root[col], (graph.num_nodes, graph.num_nodes))  # L - I
     terms = [degree.log1p()[:, None]]  # T_0 x = x
     if order > 0:
         terms.append(minus @ terms[0])  # T_1 x
@@ -118,6 +115,8 @@ def wavelets(facts: Structure, order: int, heat: float, dtype: torch.dtype) -> T
 
 
 class WaveletTemperature(Calibration):
+    """What `WATS` fits."""
+
     w1: Tensor  # (K + 1, hidden)
     b1: Tensor  # (hidden,)
     w2: Tensor  # (hidden, 1)

@@ -1,12 +1,12 @@
 """Graph neural networks with a replica axis and a final layer named ``head``, one file each.
 
-`BACKBONES` maps a name to its specification, a frozen dataclass; a new backbone is one file and one line here.
+`BACKBONES` maps a name to its `Backbone`, a frozen dataclass of settings; a new one is one file and one line here.
 """
 
 from __future__ import annotations
 
 from graphcal.models.appnp import APPNP
-from graphcal.models.config import Replicas, Shape, Spec
+from graphcal.models.config import Backbone, ModelConfig, Replicas
 from graphcal.models.fagcn import FAGCN
 from graphcal.models.gat import GAT
 from graphcal.models.gcn import GCN
@@ -16,10 +16,10 @@ from graphcal.models.jknet import JKNet
 from graphcal.models.mlp import MLP
 from graphcal.models.sage import GraphSAGE
 from graphcal.models.sgc import SGC
-from graphcal.models.trained import OnGraph, SingleModel
+from graphcal.models.trained import ModelOnGraph, TrainedGNN
 from graphcal.plugins import Names
 
-BACKBONES: Names[type[Spec]] = Names(
+BACKBONES: Names[type[Backbone]] = Names(
     "backbone",
     {
         "gcn": GCN,
@@ -34,19 +34,19 @@ BACKBONES: Names[type[Spec]] = Names(
         "gpn": GPN,
     },
     method="build",
-    signature="build(shape, generators): it is not a specification of a backbone",
+    signature="build(config, generators): it is not a backbone",
 )
 
 
-def backbone_of(backbone: str | Spec) -> Spec:
-    """The specification with a name, with its defaults, or the specification that is given."""
+def backbone_of(backbone: str | Backbone) -> Backbone:
+    """The backbone with a name, with its defaults, or the one that is given."""
     return BACKBONES[backbone]() if isinstance(backbone, str) else backbone
 
 
-def name_of(spec: Spec) -> str:
-    """The name of a specification in `BACKBONES`."""
-    names = [name for name, kind in BACKBONES.items() if kind is type(spec)]
-    return names[0] if names else type(spec).__name__
+def name_of(backbone: Backbone) -> str:
+    """The name of a backbone in `BACKBONES`; of one that is not there, its class's."""
+    names = [name for name, kind in BACKBONES.items() if kind is type(backbone)]
+    return names[0] if names else type(backbone).__name__
 
 
 __all__ = [
@@ -59,13 +59,13 @@ __all__ = [
     "GPN",
     "MLP",
     "SGC",
+    "Backbone",
     "GraphSAGE",
     "JKNet",
-    "OnGraph",
+    "ModelConfig",
+    "ModelOnGraph",
     "Replicas",
-    "Shape",
-    "SingleModel",
-    "Spec",
+    "TrainedGNN",
     "backbone_of",
     "name_of",
 ]

@@ -21,53 +21,55 @@ from torch import Tensor
 from graphcal.engine.dropout import Dropout, relu_dropout
 from graphcal.engine.layers import Linear
 from graphcal.engine.operators import symmetric
-from graphcal.engine.receptive import Field
+from graphcal.engine.receptive import ReceptiveField
 from graphcal.engine.sparse import Sparse
-from graphcal.models.config import Replicas, Shape
+from graphcal.models.config import ModelConfig, Replicas
 
 
 @dataclass(frozen=True)
 class APPNP:
+    """Gasteiger et al. 2019: an MLP, then ``hops`` steps of personalised PageRank."""
+
     hops: int = 10
     teleport: float = 0.1
     edge_dropout: float = 0.5
 
-    def prepare(self, edges: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-        return symmetric(edges), x
+    def prepare(self, adjacency: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        return symmetric(adjacency), x
 
-    def build(self, shape: Shape, generators: Sequence[torch.Generator]) -> Replicas:
-        return APPNPReplicas(self, shape, generators)
+    def build(self, config: ModelConfig, generators: Sequence[torch.Generator]) -> Replicas:
+        return APPNPReplicas(self, config, generators)
 
 
 class APPNPReplicas(Replicas):
-    reads_edges = "symmetric"
+    normalisation = "symmetric"
     head: Linear
 
-    def __init__(self, spec: APPNP, shape: Shape, generators: Sequence[torch.Generator]) -> None:
+    def __init__(self, backbone: APPNP, config: ModelConfig, generators: Sequence[torch.Generator]) -> None:
         super().__init__()
-        self.shape, self.spec, self.depth = shape, spec, spec.hops
-        self.first = Linear(shape.features, shape.hidden, generators, shape.init)
-        self.head = Linear(shape.hidden, shape.classes, generators, shape.init)
+        self.config, self.backbone, self.depth = config, backbone, backbone.hops
+        self.first = Linear(config.in_channels, config.hidden_channels, generators, config.init)
+        self.head = Linear(config.hidden_channels, config.num_classes, generators, config.init)
 
-    def hidden(self, field: Field, drop: Dropout | None) -> Tensor:
+    def hidden(self, field: ReceptiveField, drop: Dropout | None) -> Tensor:
         z = field.project(self.first.weight, drop)
-        return relu_dropout(z, self.first.bias, drop, field.nodes[0], self.shape.dropout, layer=1)
+        return relu_dropout(z, self.first.bias, drop, field.nodes[0], self.config.dropout, layer=1)
 
-    def propagated(self, h: Tensor, field: Field, drop: Dropout | None) -> Tensor:
-        z, a = h, self.spec.teleport
+    def propagated(self, h: Tensor, field: ReceptiveField, drop: Dropout | None) -> Tensor:
+        z, a = h, self.backbone.teleport
         for k, hop in enumerate(field.hops):
-            h = field.keep_own(h, k)
-            z = (1 - a) * _read(hop, z, drop, self.spec.edge_dropout, k + 2) + a * h
-        return field.keep_asked(z)
+            h = field.select_self(h, k)
+            z = (1 - a) * _read(hop, z, drop, self.backbone.edge_dropout, k + 2) + a * h
+        return field.select_output(z)
 
-    def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
+    def forward(self, field: ReceptiveField, drop: Dropout | None = None) -> Tensor:
         return self.propagated(self.head(self.hidden(field, drop)), field, drop)
 
-    def representation(self, field: Field, drop: Dropout | None = None) -> Tensor:
-        h = self.hidden(field, drop)
-        return self.propagated(torch.cat([h, torch.ones_like(h[..., :1])], -1), field, drop)
+    def representation(self, field: ReceptiveField) -> Tensor:
+        h = self.hidden(field, None)
+        return self.propagated(torch.cat([h, torch.ones_like(h[..., :1])], -1), field, None)
 
-    def centroids(self) -> tuple[Tensor, Tensor]:
+    def final_map(self) -> tuple[Tensor, Tensor]:
         return torch.cat([self.head.weight, self.head.bias], 1), torch.zeros_like(self.head.bias)
 
 

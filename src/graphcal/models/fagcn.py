@@ -16,51 +16,60 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from graphcal.engine.activations import tanh
 from graphcal.engine.dropout import Dropout, relu_dropout
-from graphcal.engine.layers import Linear, Linears, by_node, tanh
-from graphcal.engine.operators import signed
-from graphcal.engine.receptive import Field
-from graphcal.models.config import Replicas, Shape
+from graphcal.engine.layers import Linear, Linears, nodes_first
+from graphcal.engine.operators import symmetric_no_loops
+from graphcal.engine.receptive import ReceptiveField
+from graphcal.models.config import ModelConfig, Replicas
 
 
 @dataclass(frozen=True)
 class FAGCN:
+    """Bo et al. 2021: propagation with signed, learned coefficients; reads differences as well as means."""
+
     layers: int = 2
     eps: float = 0.3
 
-    def prepare(self, edges: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-        return signed(edges), x
+    def prepare(self, adjacency: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        return symmetric_no_loops(adjacency), x
 
-    def build(self, shape: Shape, generators: Sequence[torch.Generator]) -> Replicas:
-        return FAGCNReplicas(self, shape, generators)
+    def build(self, config: ModelConfig, generators: Sequence[torch.Generator]) -> Replicas:
+        return FAGCNReplicas(self, config, generators)
 
 
 class FAGCNReplicas(Replicas):
     head: Linear
 
-    def __init__(self, spec: FAGCN, shape: Shape, generators: Sequence[torch.Generator]) -> None:
+    def __init__(self, backbone: FAGCN, config: ModelConfig, generators: Sequence[torch.Generator]) -> None:
         super().__init__()
-        self.shape, self.spec, self.depth = shape, spec, spec.layers
-        self.first = Linear(shape.features, shape.hidden, generators, shape.init)
-        self.gates = Linears(Linear(2 * shape.hidden, 1, generators, shape.init) for _ in range(spec.layers))
-        self.head = Linear(shape.hidden, shape.classes, generators, shape.init)
+        self.config, self.backbone, self.depth = config, backbone, backbone.layers
+        self.first = Linear(config.in_channels, config.hidden_channels, generators, config.init)
+        self.gates = Linears(
+            Linear(2 * config.hidden_channels, 1, generators, config.init) for _ in range(backbone.layers)
+        )
+        self.head = Linear(config.hidden_channels, config.num_classes, generators, config.init)
 
-    def representation(self, field: Field, drop: Dropout | None = None) -> Tensor:
-        p = self.shape.dropout
+    def hidden(self, field: ReceptiveField, drop: Dropout | None) -> Tensor:
+        """h^(K)"""  # (R, n, D)
+        p = self.config.dropout
         h = raw = relu_dropout(
             field.project(self.first.weight, drop), self.first.bias, drop, field.nodes[0], p, layer=1
         )
         for k, gate in enumerate(self.gates):
             hop = field.hops[k]
             mine, others = gate.weight.transpose(1, 2).chunk(2, dim=-1)  # (R, 1, H)
-            by_row = (field.keep_own(h, k) * mine).sum(-1, keepdim=True) + gate.bias  # (R, n, 1)
+            by_row = (field.select_self(h, k) * mine).sum(-1, keepdim=True) + gate.bias  # (R, n, 1)
             by_col = (h * others).sum(-1, keepdim=True)
-            e = tanh(hop.spread(by_node(by_row), by_node(by_col))) * hop.values[:, None]  # (nnz, R)
+            e = tanh(hop.edge_add(nodes_first(by_row), nodes_first(by_col))) * hop.values[:, None]  # (nnz, R)
             if drop is not None and p > 0:
                 e = e * drop.mask(hop.entries, 1, p, layer=k + 2)[..., 0].T
-            raw = field.keep_own(raw, k)
-            h = self.spec.eps * raw + hop.weighted(e, h)
-        return field.keep_asked(h)
+            raw = field.select_self(raw, k)
+            h = self.backbone.eps * raw + hop.weighted(e, h)
+        return field.select_output(h)
 
-    def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
-        return self.head(self.representation(field, drop))
+    def forward(self, field: ReceptiveField, drop: Dropout | None = None) -> Tensor:
+        return self.head(self.hidden(field, drop))
+
+    def representation(self, field: ReceptiveField) -> Tensor:
+        return self.hidden(field, None)

@@ -14,30 +14,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
+from graphcal.engine.activations import elu
 from graphcal.engine.dropout import Dropout
-from graphcal.engine.layers import by_node, drawn, elu
-from graphcal.engine.operators import looped
-from graphcal.engine.receptive import Field
+from graphcal.engine.inits import init_param
+from graphcal.engine.layers import nodes_first
+from graphcal.engine.operators import add_self_loops
+from graphcal.engine.receptive import ReceptiveField
 from graphcal.engine.sparse import Sparse
-from graphcal.models.config import Replicas, Shape
+from graphcal.models.config import ModelConfig, Replicas
 
 
 @dataclass(frozen=True)
 class GAT:
+    """Veličković et al. 2018: two attention layers; the first puts its heads side by side, the last averages them."""
+
     heads: int = 8
     output_heads: int = 1  # averaged; 8 for Pubmed in the paper
     elu_alpha: float = 1.0  # SCAR's code has 0.2
 
-    def prepare(self, edges: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-        return looped(edges), x
+    def prepare(self, adjacency: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        return add_self_loops(adjacency), x
 
-    def build(self, shape: Shape, generators: Sequence[torch.Generator]) -> Replicas:
-        return GATReplicas(self, shape, generators)
+    def build(self, config: ModelConfig, generators: Sequence[torch.Generator]) -> Replicas:
+        return GATReplicas(self, config, generators)
 
 
 class Attention(nn.Module):
@@ -48,65 +53,72 @@ class Attention(nn.Module):
     ) -> None:
         super().__init__()
         self.heads, self.width = heads, width
-        self.weight = drawn((inputs, heads * width), inputs, heads * width, generators, init)  # (R, in, K D)
-        self.source = drawn((heads, width), heads, width, generators, init)  # (R, K, D)
-        self.target = drawn((heads, width), heads, width, generators, init)
-        self.bias = drawn((1, out), inputs, out, generators, init, bias=True)  # (R, 1, out)
+        self.weight = init_param((inputs, heads * width), inputs, heads * width, generators, init)  # (R, in, K D)
+        self.source = init_param((heads, width), heads, width, generators, init)  # (R, K, D)
+        self.target = init_param((heads, width), heads, width, generators, init)
+        self.bias = init_param((1, out), inputs, out, generators, init, bias=True)  # (R, 1, out)
 
-    def shares(self, x: Tensor, field: Field, level: int, drop: Dropout | None, p: float) -> Tensor:
+    def shares(self, x: Tensor, field: ReceptiveField, level: int, drop: Dropout | None, p: float) -> Tensor:
         """The attention of every edge, from the projected nodes (R, n, K D)."""  # (nnz, R K)
-        hop, by_head = field.hops[level], x.unflatten(-1, (self.heads, self.width))  # (R, n, K, D)
+        hop, by_head = field.hops[level], x.view(*x.shape[:2], self.heads, self.width)  # (R, n, K, D)
         source = (by_head * self.source[:, None]).sum(-1)  # (R, n, K)
         target = (by_head * self.target[:, None]).sum(-1)
-        shares = hop.attention(by_node(field.keep_own(target, level)), by_node(source), 0.2)
+        shares = hop.attention(nodes_first(field.select_self(target, level)), nodes_first(source), 0.2)
         if drop is None or p == 0:
             return shares
-        return shares * by_node(drop.mask(hop.entries, self.heads, p, layer=16 + level))
+        return shares * nodes_first(drop.mask(hop.entries, self.heads, p, layer=16 + level))
 
 
 def _attended(hop: Sparse, shares: Tensor, x: Tensor, heads: int) -> Tensor:
     """sum_j a_ij x_j for every head: (R, m, K D) -> (R, n, K, D)"""
     replicas, nodes, _ = x.shape
-    stack = x.unflatten(-1, (heads, -1)).transpose(1, 2).reshape(replicas * heads, nodes, -1)  # (R K, m, D)
-    return hop.weighted(shares, stack).unflatten(0, (replicas, heads)).transpose(1, 2)
+    stack = x.view(replicas, nodes, heads, -1).transpose(1, 2).reshape(replicas * heads, nodes, -1)  # (R K, m, D)
+    attended = hop.weighted(shares, stack)  # (R K, n, D)
+    return attended.view(replicas, heads, *attended.shape[1:]).transpose(1, 2)
 
 
 class GATReplicas(Replicas):
-    reads_edges = "attention"
+    normalisation = "attention"
     head: Attention
     depth = 2
 
-    def __init__(self, spec: GAT, shape: Shape, generators: Sequence[torch.Generator]) -> None:
+    def __init__(self, backbone: GAT, config: ModelConfig, generators: Sequence[torch.Generator]) -> None:
         super().__init__()
-        self.shape, self.spec = shape, spec
-        width = spec.heads * shape.hidden
-        self.conv = Attention(shape.features, shape.hidden, spec.heads, width, generators, shape.init)
-        self.head = Attention(width, shape.classes, spec.output_heads, shape.classes, generators, shape.init)
+        self.config, self.backbone = config, backbone
+        width = backbone.heads * config.hidden_channels
+        self.conv = Attention(
+            config.in_channels, config.hidden_channels, backbone.heads, width, generators, config.init
+        )
+        self.head = Attention(
+            width, config.num_classes, backbone.output_heads, config.num_classes, generators, config.init
+        )
 
-    def hidden(self, field: Field, drop: Dropout | None) -> Tensor:
+    def hidden(self, field: ReceptiveField, drop: Dropout | None) -> Tensor:
+        """The input of the last layer."""  # (R, n, K D)
         x = field.project(self.conv.weight, drop)
-        shares = self.conv.shares(x, field, 0, drop, self.shape.dropout)
-        h = _attended(field.hops[0], shares, x, self.spec.heads).flatten(2) + self.conv.bias
-        h = elu(h, self.spec.elu_alpha)
-        return h if drop is None else drop(h, field.nodes[1], self.shape.dropout, layer=1)
+        shares = self.conv.shares(x, field, 0, drop, self.config.dropout)
+        h = _attended(field.hops[0], shares, x, self.backbone.heads).flatten(2) + self.conv.bias
+        h = elu(h, self.backbone.elu_alpha)
+        return h if drop is None else drop(h, field.nodes[1], self.config.dropout, layer=1)
 
-    def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
-        return self.last(self.hidden(field, drop), field, drop)
+    def forward(self, field: ReceptiveField, drop: Dropout | None = None) -> Tensor:
+        return self.last_layer(self.hidden(field, drop), field, drop)
 
-    def last(self, h: Tensor, field: Field, drop: Dropout | None = None) -> Tensor:
+    def last_layer(self, h: Tensor, field: ReceptiveField, drop: Dropout | None = None) -> Tensor:
         """The last layer on its input h (R, n, D)."""
         x = h @ self.head.weight
-        shares = self.head.shares(x, field, 1, drop, self.shape.dropout)
-        return _attended(field.hops[1], shares, x, self.spec.output_heads).mean(2) + self.head.bias
+        shares = self.head.shares(x, field, 1, drop, self.config.dropout)
+        return _attended(field.hops[1], shares, x, self.backbone.output_heads).mean(2) + self.head.bias
 
-    def representation(self, field: Field, drop: Dropout | None = None) -> Tensor:
-        h, heads = self.hidden(field, drop), self.spec.output_heads
-        shares = self.head.shares(h @ self.head.weight, field, 1, drop, self.shape.dropout)
-        return _attended(field.hops[1], shares, h.repeat(1, 1, heads), heads).flatten(2) / heads**0.5
+    def representation(self, field: ReceptiveField) -> Tensor:
+        h, heads = self.hidden(field, None), self.backbone.output_heads
+        shares = self.head.shares(h @ self.head.weight, field, 1, None, 0.0)
+        return _attended(field.hops[1], shares, h.repeat(1, 1, heads), heads).flatten(2) / sqrt(heads)
 
-    def centroids(self) -> tuple[Tensor, Tensor]:
-        by_head = self.head.weight.unflatten(-1, (self.spec.output_heads, -1))  # (R, in, H, C)
-        return by_head.transpose(1, 2).flatten(1, 2) / self.spec.output_heads**0.5, self.head.bias  # (R, H in, C)
+    def final_map(self) -> tuple[Tensor, Tensor]:
+        weight, heads = self.head.weight, self.backbone.output_heads
+        by_head = weight.view(*weight.shape[:2], heads, -1)  # (R, in, H, C)
+        return by_head.transpose(1, 2).flatten(1, 2) / sqrt(heads), self.head.bias  # (R, H in, C)
 
     def final_parameters(self) -> list[nn.Parameter]:
         return [self.head.weight]

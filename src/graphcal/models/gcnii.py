@@ -7,12 +7,12 @@
 GCNII* (`two_weights`) gives A h and h_0 a weight each: h_l = relu((1 - t_l) s_l + t_l [A h, h_0] W_l).
 
 W^(K) = W and h^(K) = h_L: nothing is propagated after the last convolution. The official code decays W_0 and W in one group;
-SCAR's lever must move W alone, so they are two here. The convolutions have a decay of their own (`inner_weight_decay`).
+SCAR's lever must move W alone, so they are two here. The convolutions have a decay of their own (`conv_weight_decay`).
 
 Without the second weight a layer is relu(s_l M_l) with M_l = (1 - t_l) I + t_l W_l: one product does the work of a product and a
 sum. A deep network spends much of its time on passes over its nodes, so a layer makes as few as it can.
 
-Departures: the convolutions start uniform in +-1/sqrt(out) as in the official code, whatever the recipe's ``init`` says for the
+Departures: the convolutions start uniform in +-1/sqrt(out) as in the official code, whatever the training's ``init`` says for the
 two linear layers (whose official law is ``linear``).
 """
 
@@ -30,22 +30,25 @@ from torch import Tensor, nn
 from graphcal.engine.dropout import Dropout, kept_scale, relu_dropout
 from graphcal.engine.layers import Linear, Linears
 from graphcal.engine.operators import symmetric
-from graphcal.engine.receptive import Field
-from graphcal.models.config import Replicas, Shape
+from graphcal.engine.receptive import ReceptiveField
+from graphcal.models.config import ModelConfig, Replicas
 
 
 @dataclass(frozen=True)
 class GCNII:
+    """Chen et al. 2020: a deep stack of convolutions with initial residual and identity mapping. Defaults: its Cora."""
+
     layers: int = 64
     alpha: float = 0.1
     theta: float = 0.5
+    conv_weight_decay: float = 0.01  # of W_1 ... W_L, whatever the training's is
     two_weights: bool = False  # GCNII*
 
-    def prepare(self, edges: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-        return symmetric(edges), x
+    def prepare(self, adjacency: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        return symmetric(adjacency), x
 
-    def build(self, shape: Shape, generators: Sequence[torch.Generator]) -> Replicas:
-        return GCNIIReplicas(self, shape, generators)
+    def build(self, config: ModelConfig, generators: Sequence[torch.Generator]) -> Replicas:
+        return GCNIIReplicas(self, config, generators)
 
 
 class _Mixing(torch.autograd.Function):
@@ -66,7 +69,7 @@ class _Mixing(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, Tensor, None, None]:
         s, mixing, out = ctx.saved_tensors
         grad = torch.ops.aten.threshold_backward(grad, out, 0).mul_(ctx.scale)
         to_s = torch.bmm(grad, mixing.transpose(1, 2))
@@ -74,40 +77,41 @@ class _Mixing(torch.autograd.Function):
 
 
 class GCNIIReplicas(Replicas):
-    reads_edges = "symmetric"
+    normalisation = "symmetric"
     head: Linear
 
-    def __init__(self, spec: GCNII, shape: Shape, generators: Sequence[torch.Generator]) -> None:
+    def __init__(self, backbone: GCNII, config: ModelConfig, generators: Sequence[torch.Generator]) -> None:
         super().__init__()
-        self.shape, self.spec, self.depth = shape, spec, spec.layers
-        width = shape.hidden
-        self.first = Linear(shape.features, width, generators, shape.init)
-        inner = 2 * width if spec.two_weights else width
-        self.convs = Linears(Linear(inner, width, generators, "uniform", bias=False) for _ in range(spec.layers))
-        self.head = Linear(width, shape.classes, generators, shape.init)
+        self.config, self.backbone, self.depth = config, backbone, backbone.layers
+        width = config.hidden_channels
+        self.first = Linear(config.in_channels, width, generators, config.init)
+        inner = 2 * width if backbone.two_weights else width
+        self.convs = Linears(Linear(inner, width, generators, "uniform", bias=False) for _ in range(backbone.layers))
+        self.head = Linear(width, config.num_classes, generators, config.init)
 
-    def representation(self, field: Field, drop: Dropout | None = None) -> Tensor:
+    def hidden(self, field: ReceptiveField, drop: Dropout | None) -> Tensor:
+        """h^(K)"""  # (R, n, D)
         h0 = (field.project(self.first.weight, drop) + self.first.bias).relu()
-        h = h0 if drop is None else drop(h0, field.nodes[0], self.shape.dropout, layer=1)
-        layers = self._two_weights if self.spec.two_weights else self._one_weight
-        return field.keep_asked(layers(h, h0, field, drop))
+        h = h0 if drop is None else drop(h0, field.nodes[0], self.config.dropout, layer=1)
+        layers = self._two_weights if self.backbone.two_weights else self._one_weight
+        return field.select_output(layers(h, h0, field, drop))
 
-    def _one_weight(self, h: Tensor, h0: Tensor, field: Field, drop: Dropout | None) -> Tensor:
-        a, p = self.spec.alpha, self.shape.dropout
+    def _one_weight(self, h: Tensor, h0: Tensor, field: ReceptiveField, drop: Dropout | None) -> Tensor:
+        a, p = self.backbone.alpha, self.config.dropout
         start = a * h0
-        one = torch.eye(self.shape.hidden, device=h.device)
+        one = torch.eye(self.config.hidden_channels, device=h.device)
         for k, conv in enumerate(self.convs):
-            start = field.keep_own(start, k)
+            start = field.select_self(start, k)
             mask = drop.mask(field.nodes[k + 1], h.shape[-1], p, layer=k + 2) if drop is not None and p > 0 else None
             t = self._strength(k)
             mixing = t * conv.weight + (1 - t) * one
-            h = _Mixing.apply(field.hops[k] @ h, start, a, mixing, mask, kept_scale(p))
+            h = _Mixing.apply(field.hops[k] @ h, start, a, mixing, mask, kept_scale(p))  # type: ignore[no-untyped-call]
         return h
 
-    def _two_weights(self, h: Tensor, h0: Tensor, field: Field, drop: Dropout | None) -> Tensor:
-        a, p = self.spec.alpha, self.shape.dropout
+    def _two_weights(self, h: Tensor, h0: Tensor, field: ReceptiveField, drop: Dropout | None) -> Tensor:
+        a, p = self.backbone.alpha, self.config.dropout
         for k, conv in enumerate(self.convs):
-            h0 = field.keep_own(h0, k)
+            h0 = field.select_self(h0, k)
             propagated = field.hops[k] @ h
             s = torch.add((1 - a) * propagated, h0, alpha=a)
             t = self._strength(k)
@@ -116,10 +120,13 @@ class GCNIIReplicas(Replicas):
         return h
 
     def _strength(self, k: int) -> float:
-        return log(self.spec.theta / (k + 1) + 1)
+        return log(self.backbone.theta / (k + 1) + 1)
 
-    def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
-        return self.head(self.representation(field, drop))
+    def forward(self, field: ReceptiveField, drop: Dropout | None = None) -> Tensor:
+        return self.head(self.hidden(field, drop))
 
-    def inner_parameters(self) -> list[nn.Parameter]:
-        return list(self.convs.parameters())
+    def representation(self, field: ReceptiveField) -> Tensor:
+        return self.hidden(field, None)
+
+    def own_weight_decay(self) -> dict[nn.Parameter, float]:
+        return dict.fromkeys(self.convs.parameters(), self.backbone.conv_weight_decay)

@@ -26,26 +26,30 @@ import torch
 from torch import Tensor, nn
 
 from graphcal.engine.dropout import Dropout, relu_dropout
-from graphcal.engine.layers import Linear, drawn
+from graphcal.engine.inits import init_param
+from graphcal.engine.layers import Linear
 from graphcal.engine.operators import symmetric
-from graphcal.engine.receptive import Field
-from graphcal.models.config import Replicas, Shape
+from graphcal.engine.receptive import ReceptiveField
+from graphcal.models.config import ModelConfig, Replicas
 
 
 @dataclass(frozen=True)
 class GPN:
+    """Stadler et al. 2021: evidence by a normalising flow per class, propagated; logits are log alpha of a Dirichlet law."""
+
     latent: int = 16
     flows: int = 10
     hops: int = 10
     teleport: float = 0.1
     entropy: float = 1e-4
     warmup: int = 5  # epochs
+    flow_weight_decay: float = 0.0  # of the flows, whatever the training's is
 
-    def prepare(self, edges: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-        return symmetric(edges), x
+    def prepare(self, adjacency: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        return symmetric(adjacency), x
 
-    def build(self, shape: Shape, generators: Sequence[torch.Generator]) -> Replicas:
-        return GPNReplicas(self, shape, generators)
+    def build(self, config: ModelConfig, generators: Sequence[torch.Generator]) -> Replicas:
+        return GPNReplicas(self, config, generators)
 
 
 class RadialFlows(nn.Module):
@@ -53,9 +57,9 @@ class RadialFlows(nn.Module):
 
     def __init__(self, latent: int, classes: int, flows: int, generators: Sequence[torch.Generator]) -> None:
         super().__init__()
-        self.centre = drawn((flows, classes, 1, latent), 1, latent, generators, "uniform")  # (R, L, C, 1, d)
-        self.a = drawn((flows, classes, 1, 1), 1, latent, generators, "uniform")
-        self.b = drawn((flows, classes, 1, 1), 1, latent, generators, "uniform")
+        self.centre = init_param((flows, classes, 1, latent), 1, latent, generators, "uniform")  # (R, L, C, 1, d)
+        self.a = init_param((flows, classes, 1, 1), 1, latent, generators, "uniform")
+        self.b = init_param((flows, classes, 1, 1), 1, latent, generators, "uniform")
 
     def forward(self, x: Tensor) -> Tensor:
         """log q(x | c): (R, n, d) -> (R, C, n)"""
@@ -78,53 +82,55 @@ class GPNReplicas(Replicas):
     head: RadialFlows
     has_own_loss = True
 
-    def __init__(self, spec: GPN, shape: Shape, generators: Sequence[torch.Generator]) -> None:
+    def __init__(self, backbone: GPN, config: ModelConfig, generators: Sequence[torch.Generator]) -> None:
         super().__init__()
-        self.shape, self.spec, self.depth = shape, spec, spec.hops
-        self.first = Linear(shape.features, shape.hidden, generators, shape.init)
-        self.code = Linear(shape.hidden, spec.latent, generators, shape.init)
-        self.head = RadialFlows(spec.latent, shape.classes, spec.flows, generators)
-        uniform = torch.full((len(generators), shape.classes, 1), -log(shape.classes))
+        self.config, self.backbone, self.depth = config, backbone, backbone.hops
+        self.first = Linear(config.in_channels, config.hidden_channels, generators, config.init)
+        self.code = Linear(config.hidden_channels, backbone.latent, generators, config.init)
+        self.head = RadialFlows(backbone.latent, config.num_classes, backbone.flows, generators)
+        uniform = torch.full((len(generators), config.num_classes, 1), -log(config.num_classes))
         self.log_prior = nn.Parameter(uniform, requires_grad=False)  # (R, C, 1) of the training classes
 
-    def begin(self, y: Tensor, weights: Tensor) -> None:
-        shares = weights @ nn.functional.one_hot(y, self.shape.classes).to(weights.dtype)  # (R, C)
+    def on_train_start(self, y: Tensor, weights: Tensor) -> None:
+        shares = weights @ nn.functional.one_hot(y, self.config.num_classes).to(weights.dtype)  # (R, C)
         with torch.no_grad():
             self.log_prior.copy_(shares.clamp(min=1e-12).log()[..., None])
 
-    def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
+    def forward(self, field: ReceptiveField, drop: Dropout | None = None) -> Tensor:
         """log alpha"""
         z = field.project(self.first.weight, drop)
-        h = relu_dropout(z, self.first.bias, drop, field.nodes[0], self.shape.dropout, layer=1)
+        h = relu_dropout(z, self.first.bias, drop, field.nodes[0], self.config.dropout, layer=1)
         x = self.code(h)
-        if drop is not None and drop.number < self.spec.warmup:
+        if drop is not None and drop.number < self.backbone.warmup:
             x = x.detach()
-        scale = 0.5 * self.spec.latent * log(4 * pi)
-        own = (self.head(x) + self.log_prior + scale).clamp(-30, 30).exp().transpose(1, 2)  # (R, n, C)
-        evidence = own.contiguous()
+        scale = 0.5 * self.backbone.latent * log(4 * pi)
+        b = (self.head(x) + self.log_prior + scale).clamp(-30, 30).exp().transpose(1, 2)  # (R, n, C)
+        evidence, a = b.contiguous(), self.backbone.teleport
         for k, hop in enumerate(field.hops):
-            own = field.keep_own(own, k)
-            evidence = (1 - self.spec.teleport) * (hop @ evidence) + self.spec.teleport * own
-        return (1 + field.keep_asked(evidence)).log()
+            b = field.select_self(b, k)
+            evidence = (1 - a) * (hop @ evidence) + a * b
+        return (1 + field.select_output(evidence)).log()
 
-    def own_loss(self, logits: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+    def loss(self, logits: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         alpha = logits.double().exp()  # up to e^30: single precision would lose the differences below
         total, true = alpha.sum(-1), alpha.gather(-1, y.expand(len(alpha), -1)[..., None])[..., 0]  # (R, n)
         uncertain = torch.digamma(total) - torch.digamma(true)
-        loss = uncertain - self.spec.entropy * torch.distributions.Dirichlet(alpha, validate_args=False).entropy()
+        law = torch.distributions.Dirichlet(alpha, validate_args=False)
+        entropy: Tensor = law.entropy()  # type: ignore[no-untyped-call]
+        loss = uncertain - self.backbone.entropy * entropy
         return (loss * (weights > 0)).sum(1).float()
 
-    def representation(self, field: Field, drop: Dropout | None = None) -> None:
+    def representation(self, field: ReceptiveField) -> None:
         return None
 
-    def centroids(self) -> None:
+    def final_map(self) -> None:
         return None
 
     def final_parameters(self) -> list[nn.Parameter]:
         return []
 
-    def inner_parameters(self) -> list[nn.Parameter]:
-        return list(self.head.parameters())
+    def own_weight_decay(self) -> dict[nn.Parameter, float]:
+        return dict.fromkeys(self.head.parameters(), self.backbone.flow_weight_decay)
 
 
 def _softplus(x: Tensor) -> Tensor:

@@ -19,12 +19,14 @@ from torch import Tensor
 from graphcal.engine.dropout import Dropout, relu_dropout
 from graphcal.engine.layers import Linear, Linears
 from graphcal.engine.operators import symmetric
-from graphcal.engine.receptive import Field
-from graphcal.models.config import Replicas, Shape
+from graphcal.engine.receptive import ReceptiveField
+from graphcal.models.config import ModelConfig, Replicas
 
 
 @dataclass(frozen=True)
 class JKNet:
+    """Xu et al. 2018: the layers of a GCN joined (``cat`` or ``max``) in front of the last linear map."""
+
     layers: int = 3
     mode: str = "cat"
 
@@ -32,33 +34,37 @@ class JKNet:
         if self.mode not in ("cat", "max"):
             raise ValueError(f"mode={self.mode!r} is not a way to jump; choose among cat, max")
 
-    def prepare(self, edges: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-        return symmetric(edges), x
+    def prepare(self, adjacency: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        return symmetric(adjacency), x
 
-    def build(self, shape: Shape, generators: Sequence[torch.Generator]) -> Replicas:
-        return JKNetReplicas(self, shape, generators)
+    def build(self, config: ModelConfig, generators: Sequence[torch.Generator]) -> Replicas:
+        return JKNetReplicas(self, config, generators)
 
 
 class JKNetReplicas(Replicas):
-    reads_edges = "symmetric"
+    normalisation = "symmetric"
     head: Linear
 
-    def __init__(self, spec: JKNet, shape: Shape, generators: Sequence[torch.Generator]) -> None:
+    def __init__(self, backbone: JKNet, config: ModelConfig, generators: Sequence[torch.Generator]) -> None:
         super().__init__()
-        self.shape, self.depth, self.mode = shape, spec.layers, spec.mode
-        widths = [shape.features] + [shape.hidden] * spec.layers
-        self.convs = Linears(Linear(i, o, generators, shape.init) for i, o in pairwise(widths))
-        jump = shape.hidden * (spec.layers if spec.mode == "cat" else 1)
-        self.head = Linear(jump, shape.classes, generators, shape.init)
+        self.config, self.depth, self.mode = config, backbone.layers, backbone.mode
+        widths = [config.in_channels] + [config.hidden_channels] * backbone.layers
+        self.convs = Linears(Linear(i, o, generators, config.init) for i, o in pairwise(widths))
+        jump = config.hidden_channels * (backbone.layers if backbone.mode == "cat" else 1)
+        self.head = Linear(jump, config.num_classes, generators, config.init)
 
-    def representation(self, field: Field, drop: Dropout | None = None) -> Tensor:
+    def hidden(self, field: ReceptiveField, drop: Dropout | None) -> Tensor:
+        """h^(K)"""  # (R, n, D)
         layers: list[Tensor] = []
         for k, conv in enumerate(self.convs):
             z = field.propagate(conv.weight, drop) if k == 0 else field.hops[k] @ (layers[-1] @ conv.weight)
-            layers = [field.keep_own(h, k) for h in layers]
-            layers.append(relu_dropout(z, conv.bias, drop, field.nodes[k + 1], self.shape.dropout, layer=k + 1))
-        layers = [field.keep_asked(h) for h in layers]
+            layers = [field.select_self(h, k) for h in layers]
+            layers.append(relu_dropout(z, conv.bias, drop, field.nodes[k + 1], self.config.dropout, layer=k + 1))
+        layers = [field.select_output(h) for h in layers]
         return torch.cat(layers, -1) if self.mode == "cat" else torch.stack(layers).amax(0)
 
-    def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
-        return self.head(self.representation(field, drop))
+    def forward(self, field: ReceptiveField, drop: Dropout | None = None) -> Tensor:
+        return self.head(self.hidden(field, drop))
+
+    def representation(self, field: ReceptiveField) -> Tensor:
+        return self.hidden(field, None)

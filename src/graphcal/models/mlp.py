@@ -17,41 +17,49 @@ from torch import Tensor
 
 from graphcal.engine.dropout import Dropout, relu_dropout
 from graphcal.engine.layers import Linear, Linears
-from graphcal.engine.operators import nothing
-from graphcal.engine.receptive import Field
-from graphcal.models.config import Replicas, Shape
+from graphcal.engine.operators import no_edges
+from graphcal.engine.receptive import ReceptiveField
+from graphcal.models.config import ModelConfig, Replicas
 
 
 @dataclass(frozen=True)
 class MLP:
+    """``layers`` linear maps of a node's own features; the edges are not read."""
+
     layers: int = 2
 
-    def prepare(self, edges: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-        return nothing(edges), x
+    def prepare(self, adjacency: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        return no_edges(adjacency), x
 
-    def build(self, shape: Shape, generators: Sequence[torch.Generator]) -> Replicas:
-        return MLPReplicas(self, shape, generators)
+    def build(self, config: ModelConfig, generators: Sequence[torch.Generator]) -> Replicas:
+        return MLPReplicas(self, config, generators)
 
 
 class MLPReplicas(Replicas):
     head: Linear
 
-    def __init__(self, spec: MLP, shape: Shape, generators: Sequence[torch.Generator]) -> None:
+    def __init__(self, backbone: MLP, config: ModelConfig, generators: Sequence[torch.Generator]) -> None:
         super().__init__()
-        if spec.layers < 2:
-            raise ValueError(f"an MLP has at least 2 layers; got layers={spec.layers} (one layer is sgc with hops=0)")
-        self.shape, self.depth = shape, 0
-        widths = [shape.features] + [shape.hidden] * (spec.layers - 1)
-        self.layers = Linears(Linear(i, o, generators, shape.init) for i, o in pairwise(widths))
-        self.head = Linear(widths[-1], shape.classes, generators, shape.init)
+        if backbone.layers < 2:
+            raise ValueError(
+                f"an MLP has at least 2 layers; got layers={backbone.layers} (one layer is sgc with hops=0)"
+            )
+        self.config, self.depth = config, 0
+        widths = [config.in_channels] + [config.hidden_channels] * (backbone.layers - 1)
+        self.layers = Linears(Linear(i, o, generators, config.init) for i, o in pairwise(widths))
+        self.head = Linear(widths[-1], config.num_classes, generators, config.init)
 
-    def representation(self, field: Field, drop: Dropout | None = None) -> Tensor:
+    def hidden(self, field: ReceptiveField, drop: Dropout | None) -> Tensor:
+        """h^(K)"""  # (R, n, D)
         first, *rest = self.layers
-        z = field.keep_asked(field.project(first.weight, drop))
-        h = relu_dropout(z, first.bias, drop, field.answers, self.shape.dropout, layer=1)
+        z = field.select_output(field.project(first.weight, drop))
+        h = relu_dropout(z, first.bias, drop, field.output_nodes, self.config.dropout, layer=1)
         for k, layer in enumerate(rest, start=2):
-            h = relu_dropout(h @ layer.weight, layer.bias, drop, field.answers, self.shape.dropout, layer=k)
+            h = relu_dropout(h @ layer.weight, layer.bias, drop, field.output_nodes, self.config.dropout, layer=k)
         return h
 
-    def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
-        return self.head(self.representation(field, drop))
+    def forward(self, field: ReceptiveField, drop: Dropout | None = None) -> Tensor:
+        return self.head(self.hidden(field, drop))
+
+    def representation(self, field: ReceptiveField) -> Tensor:
+        return self.hidden(field, None)

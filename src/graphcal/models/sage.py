@@ -20,51 +20,53 @@ from torch import Tensor
 from graphcal.engine.dropout import Dropout, relu_dropout
 from graphcal.engine.layers import Linear, Linears
 from graphcal.engine.operators import mean
-from graphcal.engine.receptive import Field
-from graphcal.models.config import Replicas, Shape
+from graphcal.engine.receptive import ReceptiveField
+from graphcal.models.config import ModelConfig, Replicas
 
 
 @dataclass(frozen=True)
 class GraphSAGE:
+    """Hamilton et al. 2017, mean aggregator: a node and the mean of its neighbours have a matrix each."""
+
     layers: int = 2
 
-    def prepare(self, edges: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-        return mean(edges), x
+    def prepare(self, adjacency: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        return mean(adjacency), x
 
-    def build(self, shape: Shape, generators: Sequence[torch.Generator]) -> Replicas:
-        return SAGEReplicas(self, shape, generators)
+    def build(self, config: ModelConfig, generators: Sequence[torch.Generator]) -> Replicas:
+        return SAGEReplicas(self, config, generators)
 
 
 class SAGEReplicas(Replicas):
-    reads_edges = "mean"
+    normalisation = "mean"
     head: Linear
 
-    def __init__(self, spec: GraphSAGE, shape: Shape, generators: Sequence[torch.Generator]) -> None:
+    def __init__(self, backbone: GraphSAGE, config: ModelConfig, generators: Sequence[torch.Generator]) -> None:
         super().__init__()
-        if spec.layers < 2:
-            raise ValueError(f"GraphSAGE has at least 2 layers here; got layers={spec.layers}")
-        self.shape, self.depth = shape, spec.layers
-        widths = [shape.features] + [shape.hidden] * (spec.layers - 1)
+        if backbone.layers < 2:
+            raise ValueError(f"GraphSAGE has at least 2 layers here; got layers={backbone.layers}")
+        self.config, self.depth = config, backbone.layers
+        widths = [config.in_channels] + [config.hidden_channels] * (backbone.layers - 1)
         pairs = list(pairwise(widths))
-        self.neighbours = Linears(Linear(i, o, generators, shape.init) for i, o in pairs)
-        self.roots = Linears(Linear(i, o, generators, shape.init, bias=False) for i, o in pairs)
-        self.head = Linear(2 * widths[-1], shape.classes, generators, shape.init)
+        self.neighbours = Linears(Linear(i, o, generators, config.init) for i, o in pairs)
+        self.roots = Linears(Linear(i, o, generators, config.init, bias=False) for i, o in pairs)
+        self.head = Linear(2 * widths[-1], config.num_classes, generators, config.init)
 
-    def hidden(self, field: Field, drop: Dropout | None) -> Tensor:
+    def hidden(self, field: ReceptiveField, drop: Dropout | None) -> Tensor:
         h = torch.empty(0)
         for k, (near, root) in enumerate(zip(self.neighbours, self.roots)):
             if k == 0:
                 z = field.propagate(near.weight, drop) + field.project(root.weight, drop, level=1)
             else:
-                z = field.hops[k] @ (h @ near.weight) + field.keep_own(h, k) @ root.weight
-            h = relu_dropout(z, near.bias, drop, field.nodes[k + 1], self.shape.dropout, layer=k + 1)
+                z = field.hops[k] @ (h @ near.weight) + field.select_self(h, k) @ root.weight
+            h = relu_dropout(z, near.bias, drop, field.nodes[k + 1], self.config.dropout, layer=k + 1)
         return h
 
-    def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
+    def forward(self, field: ReceptiveField, drop: Dropout | None = None) -> Tensor:
         h, (near, root) = self.hidden(field, drop), self.head.weight.chunk(2, dim=1)
-        z = field.hops[-1] @ (h @ near) + field.keep_own(h, self.depth - 1) @ root
-        return field.keep_asked(z) + self.head.bias
+        z = field.hops[-1] @ (h @ near) + field.select_self(h, self.depth - 1) @ root
+        return field.select_output(z) + self.head.bias
 
-    def representation(self, field: Field, drop: Dropout | None = None) -> Tensor:
-        h = self.hidden(field, drop)
-        return field.keep_asked(torch.cat([field.hops[-1] @ h, field.keep_own(h, self.depth - 1)], -1))
+    def representation(self, field: ReceptiveField) -> Tensor:
+        h = self.hidden(field, None)
+        return field.select_output(torch.cat([field.hops[-1] @ h, field.select_self(h, self.depth - 1)], -1))

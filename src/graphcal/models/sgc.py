@@ -17,37 +17,37 @@ from torch import Tensor
 from graphcal.engine.dropout import Dropout
 from graphcal.engine.layers import Linear
 from graphcal.engine.operators import symmetric
-from graphcal.engine.receptive import Field
-from graphcal.models.config import Replicas, Shape
+from graphcal.engine.receptive import ReceptiveField
+from graphcal.models.config import ModelConfig, Replicas
 
 
 @dataclass(frozen=True)
 class SGC:
+    """Wu et al. 2019: a linear model of the features after ``hops`` propagations."""
+
     hops: int = 2
 
-    def prepare(self, edges: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-        operator = symmetric(edges)
+    def prepare(self, adjacency: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        operator = symmetric(adjacency)
         for _ in range(self.hops):
             x = (operator @ x).tocsr()
         return operator, x
 
-    def build(self, shape: Shape, generators: Sequence[torch.Generator]) -> Replicas:
-        return SGCReplicas(shape, generators)
+    def build(self, config: ModelConfig, generators: Sequence[torch.Generator]) -> Replicas:
+        return SGCReplicas(config, generators)
 
 
 class SGCReplicas(Replicas):
     head: Linear
 
-    def __init__(self, shape: Shape, generators: Sequence[torch.Generator]) -> None:
+    def __init__(self, config: ModelConfig, generators: Sequence[torch.Generator]) -> None:
         super().__init__()
-        self.shape, self.depth = shape, 0
-        self.head = Linear(shape.features, shape.classes, generators, shape.init)
+        self.config, self.depth = config, 0
+        self.head = Linear(config.in_channels, config.num_classes, generators, config.init)
 
-    def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
-        return field.keep_asked(field.project(self.head.weight, drop)) + self.head.bias
+    def forward(self, field: ReceptiveField, drop: Dropout | None = None) -> Tensor:
+        return field.select_output(field.project(self.head.weight, drop)) + self.head.bias
 
-    def representation(self, field: Field, drop: Dropout | None = None) -> Tensor:
-        h = field.keep_asked(field.x.rows[None])  # (1, n, F), the same for every replica
-        if drop is not None and self.shape.input_dropout > 0:
-            raise ValueError("sgc with input dropout has no fixed representation: set input_dropout=0 for this loss")
+    def representation(self, field: ReceptiveField) -> Tensor:
+        h = field.select_output(field.x.rows[None])  # (1, n, F), the same for every replica
         return h.expand(len(self.head.weight), -1, -1)

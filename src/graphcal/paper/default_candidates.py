@@ -17,11 +17,11 @@ import typer
 from graphcal.bench.document import Grid, Heading, cells, markdown, paragraph
 from graphcal.core import Outputs, Recipe, blinded
 from graphcal.datasets import load
-from graphcal.engine.linear import folds
+from graphcal.engine.node_order import kfold
 from graphcal.files import write_atomically
 from graphcal.methods.gets import GETS
 from graphcal.methods.wats import WATS
-from graphcal.training import recipe, train
+from graphcal.training import published, train
 
 PROTOCOL_OF = {
     "cora": "public",
@@ -43,7 +43,7 @@ def cross_validated_nll(candidate: Recipe, stop: str, out: Outputs) -> float:
     """Mean NLL of the validation nodes, each from a fit without its fold."""
     val = out.graph.val_mask.nonzero().flatten()
     total = 0.0
-    for fold in folds(len(val), 5, torch.Generator().manual_seed(0)):
+    for fold in kfold(len(val), 5, torch.Generator().manual_seed(0)):
         held = val[fold]
         on = out.graph.val_mask.clone()
         on[held] = False
@@ -57,7 +57,7 @@ def measure(graphs: list[str], runs: int) -> dict[str, list[float]]:
     nll: dict[str, list[float]] = {name: [] for name in CANDIDATES}
     for graph in graphs:
         data = blinded(load(graph, protocol=PROTOCOL_OF[graph]))
-        trained = train(data, training=recipe("cagcn", "gcn", graph), seeds=range(runs))
+        trained = train(data, training=published("cagcn", "gcn", graph).training, seeds=range(runs))
         for name, (candidate, stop) in CANDIDATES.items():
             nll[name].append(sum(cross_validated_nll(candidate, stop, run.outputs) for run in trained) / runs)
             print(f"{graph:10s} {name:40s} {nll[name][-1]:.4f}", file=sys.stderr, flush=True)

@@ -5,7 +5,7 @@
 
 Candidates: the defaults of FAGCN's code, the setting that a user of it quotes from Section 5.2 of the paper
 (bdy9527/FAGCN, issue 1), and draws with a fixed seed from the search space of the paper. Stopping rule, epochs and initial law
-are those of the recipe `official`. Cora, citeseer and pubmed: the public split with three seeds; other graphs: their first three
+are those of the published training `official`. Cora, citeseer and pubmed: the public split with three seeds; other graphs: their first three
 geom-gcn splits. The order is that of the mean validation accuracy, then of the mean validation NLL.
 """
 
@@ -24,7 +24,7 @@ from graphcal.bench.document import Grid, Text, cells, markdown
 from graphcal.core import blinded
 from graphcal.datasets import load
 from graphcal.models import FAGCN
-from graphcal.training import Run, Training, recipe, train
+from graphcal.training import Run, Training, published, train
 
 PUBLIC = ("cora", "citeseer", "pubmed")
 RUNS = 3
@@ -91,8 +91,8 @@ def trainer(name: str) -> Callable[[FAGCN, Training], list[Run]]:
 
 def try_out(setting: Setting, name: str, train_runs: Callable[[FAGCN, Training], list[Run]]) -> Trial:
     training = replace(
-        recipe("official", "fagcn", name),
-        hidden=setting.hidden,
+        published("official", "fagcn", name).training,
+        hidden_channels=setting.hidden,
         lr=setting.lr,
         dropout=setting.dropout,
         input_dropout=setting.dropout,

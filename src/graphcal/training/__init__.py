@@ -2,23 +2,26 @@
 
 from graphcal.training.decay_groups import param_groups
 from graphcal.training.ensembles import ensemble, mc_dropout
-from graphcal.training.published import RECIPES, Preset, preset, recipe
-from graphcal.training.replicas import History, Replica, Run
-from graphcal.training.runs import train, train_replicas
+from graphcal.training.losses import AULS, CrossEntropy
+from graphcal.training.publications import TRAININGS, Published, default_training, published
+from graphcal.training.runs import History, Replica, Run
 from graphcal.training.settings import Training
+from graphcal.training.trainer import train, train_replicas
 
 __all__ = [
-    "RECIPES",
+    "AULS",
+    "TRAININGS",
+    "CrossEntropy",
     "History",
-    "Preset",
+    "Published",
     "Replica",
     "Run",
     "Training",
+    "default_training",
     "ensemble",
     "mc_dropout",
     "param_groups",
-    "preset",
-    "recipe",
+    "published",
     "train",
     "train_replicas",
 ]

@@ -1,7 +1,4 @@
-"""SCAR's class-centroid-level lever for people with their own model and loop.
-
-optimizer = torch.optim.Adam(graphcal.param_groups(model, 5e-4, 1e-4), lr=0.01)
-"""
+"""SCAR's class-centroid-level lever for people with their own model and loop."""
 
 from __future__ import annotations
 
@@ -16,6 +13,12 @@ def param_groups(
     """Two optimiser groups: everything else with ``weight_decay``, the final layer with ``final_weight_decay``.
 
     The final layer is ``final`` (a module or its dotted name), else the attribute ``head``, else the last module with a weight.
+
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
+    >>> optimizer = torch.optim.Adam(param_groups(model, 5e-4, 1e-4), lr=0.01)
+    >>> [group["weight_decay"] for group in optimizer.param_groups]
+    [0.0005, 0.0001]
     """
     last = _final_module(model, final)
     own = {id(p) for p in last.parameters()}
@@ -27,7 +30,7 @@ def param_groups(
 
 
 def _final_module(model: nn.Module, final: str | nn.Module | None) -> nn.Module:
-    names = {name: module for name, module in model.named_modules() if name}
+    names: dict[str, nn.Module] = {name: module for name, module in model.named_modules() if name}
     if isinstance(final, str):
         if final not in names:
             raise ValueError(f"final={final!r} is not a module of {type(model).__name__}; it has {', '.join(names)}")
@@ -36,8 +39,9 @@ def _final_module(model: nn.Module, final: str | nn.Module | None) -> nn.Module:
         if all(final is not module for module in names.values()):
             raise ValueError(f"final={type(final).__name__} is not a module of {type(model).__name__}")
         return final
-    if isinstance(getattr(model, "head", None), nn.Module):
-        return model.head  # type: ignore[return-value]
+    head = getattr(model, "head", None)
+    if isinstance(head, nn.Module):
+        return head
     # A convolution keeps its weight in a Linear inside it: the outermost module that holds the last weight is the layer.
     weighted = [name for name, module in names.items() if getattr(module, "weight", None) is not None]
     if not weighted:

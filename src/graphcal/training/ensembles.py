@@ -19,15 +19,15 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.core import Outputs
-from graphcal.models import SingleModel
-from graphcal.training.replicas import Run
+from graphcal.models import TrainedGNN
+from graphcal.training.runs import Run
 
 
 def mc_dropout(run: Run, data: Data | None = None, passes: int = 10, seed: int = 0) -> Outputs:
     """The mean over ``passes`` passes with dropout, on the graph the run was trained on or on another."""
     if passes < 1:
         raise ValueError(f"passes must be at least 1; got {passes}")
-    if not isinstance(run.model, SingleModel):
+    if not isinstance(run.model, TrainedGNN):
         raise ValueError(f"mc_dropout takes a run of graphcal.train; its model is {type(run.model).__name__}")
     data = run.outputs.graph if data is None else data
     return Outputs(_log_mean(run.model.sample(data.x, data.edge_index, seed, passes)), data)

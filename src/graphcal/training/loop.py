@@ -14,67 +14,55 @@ import torch
 from torch import Tensor
 
 from graphcal.engine.dropout import Dropout
-from graphcal.engine.receptive import Field
+from graphcal.engine.receptive import ReceptiveField
 from graphcal.models import Replicas
-from graphcal.training.chunks import Chunk
-from graphcal.training.early_stopping import Keeper
-from graphcal.training.losses import NEEDS_HIDDEN, Loss, Pass, Targets, accuracy, loss_of, nll
-from graphcal.training.optimisers import StackedOptimiser
-from graphcal.training.replicas import Replica
+from graphcal.training.early_stopping import EarlyStopping
+from graphcal.training.losses import CrossEntropy, Targets, accuracy, nll
+from graphcal.training.runs import Replica
 from graphcal.training.settings import Training
+from graphcal.training.stacked_adam import StackedAdam
+from graphcal.training.threads import Chunk
 
 
 def fit(
     model: Replicas,
     training: Training,
     replicas: Sequence[Replica],
-    passes: tuple[Field, Field],
+    fields: tuple[ReceptiveField, ReceptiveField],
     targets: tuple[Targets, Targets],
     chunk: Chunk,
-) -> Keeper:
-    """Trains the replicas in ``model``; the keeper holds their best states and histories."""
-    learn, check = passes
-    learn_targets, check_targets = targets
+) -> EarlyStopping:
+    """Trains the replicas in ``model`` on the first field, stops on the second; returns best states and histories."""
+    train_field, val_field = fields
+    train_targets, val_targets = targets
+    _check_loss(model, training)
     seeds = [replica.seed for replica in replicas]
-    criterion, optimiser = _criterion(model, training), StackedOptimiser(model, training, replicas)
-    keeper = Keeper(model, training, len(replicas))
+    optimizer, stopping = StackedAdam(model, training, replicas), EarlyStopping(model, training, len(replicas))
     places: dict[object, Tensor] = {}
-    model.begin(learn_targets.y, learn_targets.weights)
+    model.on_train_start(train_targets.y, train_targets.weights)
     for epoch in range(training.epochs):
-        done = _training_pass(model, learn, Dropout(seeds, epoch, places), training, epoch)
-        loss = criterion(done, learn_targets, training)
-        optimiser.step(loss.sum(), epoch)
+        logits = model(train_field, Dropout(seeds, epoch, places))
+        if model.has_own_loss:
+            loss = model.loss(logits, train_targets.y, train_targets.weights)
+        else:
+            loss = training.loss(logits, train_targets, epoch)
+        optimizer.step(loss.sum())
         with torch.no_grad():
-            logits = model(check)
-            checked = nll(logits, check_targets)
-            right = None if training.monitor == "loss" else accuracy(logits, check_targets)
-        running = keeper.update(epoch, model, loss, checked, right)
-        if not running.all():
-            keeper.keep(running)
-            optimiser.keep(running, model)
-            learn.shared.forget()
-            learn_targets, check_targets = learn_targets.of(running), check_targets.of(running)
-            seeds = [seed for seed, goes_on in zip(seeds, running.tolist()) if goes_on]
+            logits = model(val_field)
+            val_loss = nll(logits, val_targets)
+            val_accuracy = None if training.monitor == "loss" else accuracy(logits, val_targets)
+        going_on = stopping.update(epoch, model, loss, val_loss, val_accuracy)
+        if not going_on.all():
+            stopping.keep(going_on)
+            optimizer.keep(going_on, model)
+            train_field.first_products.clear()
+            train_targets, val_targets = train_targets.of(going_on), val_targets.of(going_on)
+            seeds = [seed for seed, goes_on in zip(seeds, going_on.tolist()) if goes_on]
         if not chunk.report(epoch + 1, len(seeds)):
             break
-    return keeper
+    return stopping
 
 
-def _criterion(model: Replicas, training: Training) -> Loss:
-    chosen = loss_of(training)
-    if not model.has_own_loss:
-        return chosen
-    if training.loss != "ce":
-        raise ValueError(f"{type(model).__name__} has a loss of its own: loss={training.loss!r} cannot replace it")
-    return lambda done, targets, _: model.own_loss(done.logits, targets.y, targets.weights)
-
-
-def _training_pass(model: Replicas, field: Field, drop: Dropout, training: Training, epoch: int) -> Pass:
-    if training.loss not in NEEDS_HIDDEN:
-        return Pass(model(field, drop), epoch)
-    hidden, layer = model.representation(field, drop), model.centroids()
-    if hidden is None or layer is None:
-        raise ValueError(
-            f"loss={training.loss!r} needs a backbone with a final linear layer; {type(model).__name__} has none"
-        )
-    return Pass(hidden @ layer[0] + layer[1], epoch, hidden, layer[0])
+def _check_loss(model: Replicas, training: Training) -> None:
+    if model.has_own_loss and not isinstance(training.loss, CrossEntropy):
+        raise ValueError(f"{type(model).__name__} has a loss of its own: {training.loss!r} cannot replace it")

@@ -1,31 +1,22 @@
 """Training losses, each for R replicas at once. With p the probability of the true class y of a training node:
 
-    ce        -log p
-    au-ls     -sum_c q_c log(p_c + 1e-9),  q = (1 - e) onehot(y) + e / C,  e = epsilon + gamma / (1 + epoch)
-              AU-LS, Wang, Yang, Huang & Cheng, "Moderate Message Passing Improves Calibration", AAAI 2024
-    gcl       -(1 + gamma p) log p
-              Wang, Yang & Cheng, "GCL: Graph Calibration Loss", ACM MM 2022
-    centroid  -log p + pull * (1 - cos(h, w_y))
-              h the representation that enters the final layer, w_y the final layer's weights of class y
+    CrossEntropy   -log p
+    AULS           -sum_c q_c log(p_c + 1e-9),  q = (1 - e) onehot(y) + e / C,  e = epsilon + gamma / (1 + epoch)
+                   AU-LS, Wang, Yang, Huang & Cheng, "Moderate Message Passing Improves Calibration", AAAI 2024
 
 Validation always uses the cross-entropy, so early stopping is the same for all.
 
 Departures. AU-LS: no official code was found; with e < 0 the loss has no lower bound, and the floor 1e-9 inside the logarithm is
-the one in SCAR's baseline script. GCL: no official code was found either; the form is that of a third-party implementation, the
-gradient flows through both factors, and gamma is not published (0.1 is ours). The centroid term is the SCAR reviewers' suggestion
-of pulling representations to their centroids while training; no paper defines it. It is scale free because centroids are an order
-of magnitude longer than representations (about 10 against 0.7 on Cora).
+the one in SCAR's baseline script.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
-from torch.nn.functional import normalize
-
-from graphcal.training.settings import Training
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,16 +39,6 @@ class Targets:
         return by_class.gather(1, index)[:, 0]
 
 
-@dataclass(frozen=True, eq=False)
-class Pass:
-    """What a training pass computed."""
-
-    logits: Tensor  # (R, n, C)
-    epoch: int
-    hidden: Tensor | None = None  # (R, n, D) for losses in NEEDS_HIDDEN
-    centroids: Tensor | None = None  # (R, D, C)
-
-
 def log_probs_by_class(logits: Tensor) -> Tensor:
     """(R, n, C) -> (R, C, n): with nodes innermost, torch's log_softmax is some twenty times faster for few classes."""
     return logits.transpose(1, 2).contiguous().log_softmax(1)
@@ -72,35 +53,57 @@ def accuracy(logits: Tensor, targets: Targets) -> Tensor:
     return targets.mean((logits.argmax(-1) == targets.y).float())  # (R,)
 
 
-def _ce(done: Pass, targets: Targets, training: Training) -> Tensor:
-    return nll(done.logits, targets)
+@runtime_checkable
+class Loss(Protocol):
+    """A frozen dataclass whose fields, ``name`` among them, are plain data."""
+
+    @property
+    def name(self) -> str: ...
+
+    def __call__(self, logits: Tensor, targets: Targets, epoch: int) -> Tensor:
+        """The loss of each replica: (R, n, C) -> (R,)"""
+        ...
 
 
-def _au_ls(done: Pass, targets: Targets, training: Training) -> Tensor:
-    smoothing = training.au_epsilon + training.au_gamma / (1 + done.epoch)
-    log_probs = (log_probs_by_class(done.logits).exp() + 1e-9).log()
-    true, every = targets.pick(log_probs), log_probs.mean(1)
-    return -targets.mean((1 - smoothing) * true + smoothing * every)
+@dataclass(frozen=True)
+class CrossEntropy:
+    """-log p of the true class, averaged over the training nodes."""
+
+    name: str = field(default="cross-entropy", init=False, repr=False)
+
+    def __call__(self, logits: Tensor, targets: Targets, epoch: int) -> Tensor:
+        return nll(logits, targets)
 
 
-def _gcl(done: Pass, targets: Targets, training: Training) -> Tensor:
-    log_p = targets.pick(log_probs_by_class(done.logits))
-    return -targets.mean((1 + training.gcl_gamma * log_p.exp()) * log_p)
+@dataclass(frozen=True)
+class AULS:
+    """Label smoothing by epsilon + gamma / (1 + epoch); a negative epsilon sharpens (AU-LS)."""
+
+    epsilon: float = -0.5  # smoothing in the limit
+    gamma: float = 0.5  # extra smoothing in the first epochs
+    name: str = field(default="au-ls", init=False, repr=False)
+
+    def __call__(self, logits: Tensor, targets: Targets, epoch: int) -> Tensor:
+        smoothing = self.epsilon + self.gamma / (1 + epoch)
+        log_probs = (log_probs_by_class(logits).exp() + 1e-9).log()
+        true, every = targets.pick(log_probs), log_probs.mean(1)
+        return -targets.mean((1 - smoothing) * true + smoothing * every)
 
 
-def _centroid(done: Pass, targets: Targets, training: Training) -> Tensor:
-    if done.hidden is None or done.centroids is None:
-        raise ValueError("loss='centroid' needs a backbone with a final linear layer; this one has none")
-    cosines = normalize(done.hidden, dim=-1) @ normalize(done.centroids, dim=1)  # (R, n, C)
-    return nll(done.logits, targets) + training.centroid_pull * targets.mean(1 - targets.pick(cosines.transpose(1, 2)))
+LOSSES: dict[str, type[CrossEntropy] | type[AULS]] = {"cross-entropy": CrossEntropy, "au-ls": AULS}
 
 
-Loss = Callable[[Pass, Targets, Training], Tensor]
-LOSSES: dict[str, Loss] = {"ce": _ce, "au-ls": _au_ls, "gcl": _gcl, "centroid": _centroid}
-NEEDS_HIDDEN = ("centroid",)
-
-
-def loss_of(training: Training) -> Loss:
-    if training.loss not in LOSSES:
-        raise ValueError(f"unknown loss {training.loss!r}; choose among {', '.join(LOSSES)}")
-    return LOSSES[training.loss]
+def loss_of(value: Loss | str | Mapping[str, Any]) -> Loss:
+    """The loss with a name, or with a name and settings: ``{"name": "au-ls", "epsilon": -0.3}``."""
+    if isinstance(value, Loss):
+        return value
+    settings = {"name": value} if isinstance(value, str) else dict(value)
+    name = settings.pop("name", None)
+    if name not in LOSSES:
+        raise ValueError(f"unknown loss {name!r}; choose among {', '.join(LOSSES)}")
+    kind = LOSSES[name]
+    allowed = [key for key, f in kind.__dataclass_fields__.items() if f.init]
+    unknown = [key for key in settings if key not in allowed]
+    if unknown:
+        raise ValueError(f"loss {name!r} has no setting {', '.join(unknown)}; it has {', '.join(allowed) or 'none'}")
+    return kind(**settings)

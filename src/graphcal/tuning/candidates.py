@@ -17,9 +17,9 @@ from torch_geometric.data import Data
 
 from graphcal import metrics
 from graphcal.core import Outputs, Recipe, blinded
-from graphcal.engine.linear import folds
-from graphcal.models import backbone_of, name_of
-from graphcal.training import Replica, Run, Training, recipe, train_replicas
+from graphcal.engine.node_order import kfold
+from graphcal.models import backbone_of
+from graphcal.training import Replica, Run, Training, default_training, train_replicas
 
 Progress = Callable[[int, int, int], None]  # epoch, epochs at most, replicas still training
 FOLDS = 5
@@ -44,7 +44,7 @@ class Candidate:
 
 def settled(backbone: Any, training: Training | None) -> Training:
     """The settings that `train` would use."""
-    return training or recipe("cagcn", name_of(backbone_of(backbone)))
+    return training or default_training(backbone_of(backbone))
 
 
 class Candidates:
@@ -66,7 +66,7 @@ class Candidates:
         self.blind.num_classes = int(data.get("num_classes") or int(data.y.max()) + 1)
         self.nodes = int(data.val_mask.sum())
         generator = generator or torch.Generator().manual_seed(0)
-        self.folds = folds(self.nodes, FOLDS, generator)
+        self.folds = kfold(self.nodes, FOLDS, generator)
         self.base = Replica(0).decays(self.training)[1]
         self.runs: dict[float, list[Run]] = {}
         self.points: dict[float, Candidate] = {}

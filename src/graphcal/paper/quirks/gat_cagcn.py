@@ -13,51 +13,69 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
+from graphcal.engine.activations import elu
 from graphcal.engine.dropout import Dropout
-from graphcal.engine.layers import Linear, drawn, elu
+from graphcal.engine.inits import init_param
+from graphcal.engine.layers import Linear
 from graphcal.engine.operators import symmetric
-from graphcal.engine.receptive import Field
-from graphcal.models.config import Replicas, Shape
+from graphcal.engine.receptive import ReceptiveField
+from graphcal.models.config import ModelConfig, Replicas
 
 
 @dataclass(frozen=True)
 class GATofCaGCN:
+    """Eight graph convolutions side by side and an ELU on the logits: what CaGCN's code calls GAT."""
+
     heads: int = 8
 
-    def prepare(self, edges: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-        return symmetric(edges), x
+    published: ClassVar[dict[str, dict[str, Any]]] = {
+        "cagcn": {
+            "source": "BUPT-GAMMA/CaGCN 6c42db0: models.py (SpGAT), layers.py; lr and dropout from its README's commands",
+            "hidden_channels": 8,
+            "dropout": 0.6,
+            "input_dropout": 0.6,
+            "lr": 0.005,
+            "init": "xavier-normal",
+            "pubmed": {"weight_decay": 1e-3},
+        }
+    }
 
-    def build(self, shape: Shape, generators: Sequence[torch.Generator]) -> Replicas:
-        return GATofCaGCNReplicas(self, shape, generators)
+    def prepare(self, adjacency: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        return symmetric(adjacency), x
+
+    def build(self, config: ModelConfig, generators: Sequence[torch.Generator]) -> Replicas:
+        return GATofCaGCNReplicas(self, config, generators)
 
 
 class GATofCaGCNReplicas(Replicas):
-    reads_edges = "symmetric"
+    normalisation = "symmetric"
     head: Linear
     depth = 2
 
-    def __init__(self, spec: GATofCaGCN, shape: Shape, generators: Sequence[torch.Generator]) -> None:
+    def __init__(self, backbone: GATofCaGCN, config: ModelConfig, generators: Sequence[torch.Generator]) -> None:
         super().__init__()
-        self.shape = shape
-        width = spec.heads * shape.hidden
+        self.config = config
+        width = backbone.heads * config.hidden_channels
         # each branch is drawn as a layer of its own: fan-out is one branch's width
-        self.branches = drawn((shape.features, width), shape.features, shape.hidden, generators, shape.init)
-        self.head = Linear(width, shape.classes, generators, shape.init, bias=False)
+        fan_in, fan_out = config.in_channels, config.hidden_channels
+        self.branches = init_param((fan_in, width), fan_in, fan_out, generators, config.init)
+        self.head = Linear(width, config.num_classes, generators, config.init, bias=False)
 
-    def forward(self, field: Field, drop: Dropout | None = None) -> Tensor:
+    def forward(self, field: ReceptiveField, drop: Dropout | None = None) -> Tensor:
         h = elu(field.propagate(self.branches, drop))
-        h = h if drop is None else drop(h, field.nodes[1], self.shape.dropout, layer=1)
+        h = h if drop is None else drop(h, field.nodes[1], self.config.dropout, layer=1)
         return elu(field.hops[1] @ (h @ self.head.weight))
 
-    def representation(self, field: Field, drop: Dropout | None = None) -> None:
+    def representation(self, field: ReceptiveField) -> None:
         return None
 
-    def centroids(self) -> None:
+    def final_map(self) -> None:
         return None
 
     def final_parameters(self) -> list[nn.Parameter]:

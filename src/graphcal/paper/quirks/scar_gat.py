@@ -16,22 +16,21 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitting_nodes, training_set_of
-from graphcal.graphs import structure
 from graphcal.methods.card import Card
+from graphcal.methods.scar import pull_weights
 from graphcal.models.gat import GATReplicas
-from graphcal.models.trained import OnGraph
+from graphcal.models.trained import ModelOnGraph
 
 
 @dataclass(frozen=True)
 class SCARofGATCode:
-    """Move the input of the last attention layer towards the predicted centroid, then attend again."""
+    """Move the input of the last attention layer towards the predicted centroid, and attend again."""
 
     alpha: float = 1e-4
     beta: float = 1e-3
 
     card: ClassVar[Card] = Card(
         title="SCAR, official GAT code",
-        idea="Move the input of the last attention layer towards the predicted centroid, and attend again.",
         formula="x <- w W[:, y_hat] + (1 - w) x, then the last attention layer; w = alpha or beta",
         paper="The official code of arXiv:2505.11335",
         parameters="alpha, beta: given",
@@ -43,29 +42,33 @@ class SCARofGATCode:
     )
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> MixBeforeAttention:
+        """Nothing is fitted: both weights are given."""
         fitting_nodes(out, on)
-        return MixBeforeAttention(pull=out.logits.new_tensor([self.alpha, self.beta]), **training_set_of(out))
+        alpha, beta = out.logits.new_tensor([self.alpha, self.beta])
+        return MixBeforeAttention(alpha=alpha, beta=beta, num_classes=out.num_classes, **training_set_of(out))
 
 
 class MixBeforeAttention(Calibration):
-    pull: Tensor  # (2,) alpha, beta
+    """What `SCARofGATCode` gives."""
+
+    alpha: Tensor  # ()
+    beta: Tensor  # ()
     train_nodes: Tensor
     graph_nodes: int
 
     def forward(self, out: Outputs) -> Tensor:
         handle = out.model
-        gat = handle.replicas if isinstance(handle, OnGraph) else None
-        if not isinstance(gat, GATReplicas) or gat.spec.output_heads != 1 or not isinstance(handle, OnGraph):
+        gat = handle.replicas if isinstance(handle, ModelOnGraph) else None
+        if not isinstance(gat, GATReplicas) or gat.backbone.output_heads != 1 or not isinstance(handle, ModelOnGraph):
             raise ValueError(
                 "scar-gat-code runs the last attention layer again: it needs the outputs of graphcal.train with backbone "
                 "'gat' and one output head"
             )
-        facts = structure(out.graph)
-        w = torch.where(facts.next_to_training, self.pull[0], self.pull[1]).masked_fill(facts.train_mask, 0.0)
-        field = handle.field()
+        w = pull_weights(out, self.alpha, self.beta)
+        field = handle.full_graph()
         with torch.no_grad():
             x = gat.hidden(field, None)  # (1, N, D)
-            pred = gat.last(x, field)[0].argmax(-1)
+            pred = gat.last_layer(x, field)[0].argmax(-1)
             centroid = gat.head.weight[0].T[pred]  # (N, D)
             w = w.to(x)[:, None]
-            return gat.last(w * centroid + (1 - w) * x, field)[0].log_softmax(-1)
+            return gat.last_layer(w * centroid + (1 - w) * x, field)[0].log_softmax(-1)

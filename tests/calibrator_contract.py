@@ -1,0 +1,209 @@
+"""What every calibrator keeps to, whoever wrote it.
+
+A test module says whom it holds to this contract, and imports the tests:
+
+    from calibrator_contract import *
+
+    @pytest.fixture(scope="module", params=[...])
+    def name(request): return request.param
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+
+import pytest
+import torch
+from torch.nn.functional import nll_loss
+
+from conftest import random_graph
+from graphcal import persist
+from graphcal.core import Calibration, Outputs
+from graphcal.methods import CALIBRATORS
+from graphcal.methods.card import idea_of
+from small_outputs import SMALL, model_outputs, permuted, quick, with_logits
+
+
+def fit(name: str, out: Outputs, **budget: object) -> Calibration:
+    return quick(name, **{**SMALL, **budget}).fit(out, on=out.graph.val_mask)
+
+
+@pytest.fixture(scope="module")
+def out() -> Outputs:
+    return model_outputs()
+
+
+@pytest.fixture(scope="module")
+def fitted(name, out) -> Calibration:
+    return fit(name, out)
+
+
+def extreme_outputs(case: str) -> Outputs:
+    g = torch.Generator().manual_seed(3)
+    if case == "huge":
+        graph = random_graph()
+        return with_logits(2e4 * torch.rand(150, 4, generator=g) - 1e4, graph)
+    if case == "huge and flat":
+        graph = random_graph()
+        logits = 1e4 * (torch.randint(0, 2, (150, 4), generator=g) * 2.0 - 1)  # only +-1e4: ties everywhere
+        logits[:40] = 0.0
+        return with_logits(logits, graph)
+    if case == "two classes":
+        return with_logits(torch.randn(150, 2, generator=g), random_graph(classes=2))
+    if case == "200 classes":
+        return with_logits(torch.randn(150, 200, generator=g), random_graph(classes=4))
+    if case == "absent class":
+        graph = random_graph()
+        graph.val_mask = graph.val_mask & (graph.y != 2)
+        return with_logits(torch.randn(150, 4, generator=g), graph)
+    raise AssertionError(case)
+
+
+EXTREMES = ("huge", "huge and flat", "two classes", "200 classes", "absent class")
+
+
+def test_log_probabilities_sum_to_one(name, fitted, out):
+    log_probs = fitted(out)
+    assert log_probs.shape == out.logits.shape
+    assert log_probs.dtype == out.logits.dtype
+    assert torch.isfinite(log_probs).all()
+    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(out.num_nodes), atol=1e-5, rtol=0)
+    assert not log_probs.requires_grad
+
+
+@pytest.mark.parametrize("case", EXTREMES)
+def test_extreme_logits_stay_finite(name, case):
+    out = extreme_outputs(case)
+    log_probs = fit(name, out, epochs=4)(out)  # the last node of the graph is isolated
+    assert torch.isfinite(log_probs).all()
+    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(out.num_nodes), atol=1e-4, rtol=0)
+    if CALIBRATORS[name].card.keeps_predictions:
+        assert torch.equal(log_probs.argmax(-1), out.pred)
+
+
+def test_the_input_is_not_changed(name):
+    out = model_outputs()
+    before = {key: value.clone() for key, value in out.graph.to_dict().items() if isinstance(value, torch.Tensor)}
+    logits, gram, hidden = out.logits.clone(), out.final.gram.clone(), out.hidden.clone()
+    fit(name, out)(out)
+    assert set(before) == {key for key, value in out.graph.to_dict().items() if isinstance(value, torch.Tensor)}
+    assert all(torch.equal(out.graph[key], value) for key, value in before.items())
+    assert torch.equal(out.logits, logits)
+    assert torch.equal(out.final.gram, gram)
+    assert torch.equal(out.hidden, hidden)
+
+
+def test_the_same_seed_gives_the_same_result(name, fitted, out):
+    torch.manual_seed(99)  # the global generator plays no part
+    again = fit(name, out)
+    assert torch.equal(again(out), fitted(out))
+    assert torch.equal(fitted(out), fitted(out))
+
+
+def test_renumbering_the_nodes_renumbers_the_result(name, fitted, out):
+    order = torch.randperm(out.num_nodes, generator=torch.Generator().manual_seed(5))
+    moved = permuted(out, order)
+    torch.testing.assert_close(fitted(moved), fitted(out)[order], atol=1e-4, rtol=1e-4)
+    refitted = fit(name, moved)  # and fitting does not depend on the numbers either
+    torch.testing.assert_close(refitted(moved), fitted(out)[order], atol=5e-3, rtol=5e-3)
+
+
+def test_nll_of_the_fitted_nodes_is_not_worse_where_it_is_minimised(name, out):
+    if not CALIBRATORS[name].card.minimises_nll:
+        pytest.skip("its fit has another aim")
+    on, y = out.graph.val_mask, out.graph.y
+    after = fit(name, out, epochs=150, patience=150)(out)
+    assert nll_loss(after[on], y[on]) <= nll_loss(out.logits.log_softmax(-1)[on], y[on]) + 1e-6
+
+
+def test_predictions_are_kept_where_the_card_says_so(name, fitted, out):
+    changed = int((fitted(out).argmax(-1) != out.pred).sum())
+    assert changed == 0 or not CALIBRATORS[name].card.keeps_predictions
+
+
+def test_test_labels_are_never_read(name, fitted, out):
+    blind = out.graph.clone()
+    hidden_from_us = ~(blind.train_mask | blind.val_mask)
+    blind.y = torch.where(hidden_from_us, (blind.y + 1) % 4, blind.y)
+    blinded = replace(out, graph=blind)
+    assert torch.equal(fit(name, blinded)(blinded), fitted(out))
+
+
+def test_saved_and_restored_it_gives_the_same(name, fitted, out, tmp_path):
+    path = persist.save(fitted, tmp_path / "calibration.safetensors")
+    restored = persist.restore(path)
+    assert type(restored) is type(fitted)
+    assert torch.equal(restored(out), fitted(out))
+    assert repr(restored) == repr(fitted)
+
+
+def test_double_precision_in_and_out(name, fitted, out):
+    wide = out.to(torch.float64)
+    log_probs = fit(name, wide)(wide)
+    assert log_probs.dtype == torch.float64
+    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(out.num_nodes, dtype=torch.float64))
+    applied = fitted(wide)  # fitted in single precision, applied in double
+    assert applied.dtype == torch.float64
+    same = torch.isclose(applied.float(), fitted(out), atol=1e-3, rtol=1e-3).all(-1)
+    assert same.float().mean() >= 0.98  # a step function may put a probability on its edge to either side
+
+
+def test_all_state_moves_with_the_module(name, fitted, out):
+    """Every tensor is a buffer, so `.to(device)` takes all of it along; on another device it works where there is one."""
+    for module in fitted.modules():
+        assert not [key for key, value in vars(module).items() if isinstance(value, torch.Tensor)]
+        assert not [key for key, value in getattr(module, "settings", {}).items() if isinstance(value, torch.Tensor)]
+    if torch.cuda.is_available() and not CALIBRATORS[name].card.model:
+        there = persist_copy(fitted).to("cuda")(out.to("cuda"))
+        torch.testing.assert_close(there.cpu(), fitted(out), atol=1e-4, rtol=1e-4)
+
+
+def persist_copy(calibration: Calibration) -> Calibration:
+    parts = dict(calibration.named_children())
+    state = {**dict(calibration.named_buffers(recurse=False)), **parts, **calibration.settings}
+    return type(calibration)(num_classes=calibration.num_classes, **state)
+
+
+def test_applying_needs_no_labels(name, fitted, out):
+    """A shipped calibration meets graphs whose labels nobody knows."""
+    bare = out.graph.clone()
+    for key in ("y", "val_mask", "test_mask"):
+        del bare[key]
+    assert torch.equal(fitted(replace(out, graph=bare)), fitted(out))
+
+
+def test_the_card_is_filled_in(name):
+    card = CALIBRATORS[name].card
+    for field in fields(card):
+        value = getattr(card, field.name)
+        assert not isinstance(value, str) or value.strip(), f"{name}: {field.name} is empty"
+    assert idea_of(CALIBRATORS[name]).endswith(".")
+
+
+def test_a_recipe_is_a_frozen_value_with_defaults(name):
+    recipe = CALIBRATORS[name]()
+    assert is_dataclass(recipe)
+    assert recipe == CALIBRATORS[name]()
+    assert hash(recipe) == hash(CALIBRATORS[name]())
+
+
+def test_bad_fitting_nodes_are_refused(name, out):
+    recipe = quick(name, **SMALL)
+    with pytest.raises(ValueError, match="selects no node"):
+        recipe.fit(out, on=torch.zeros(out.num_nodes, dtype=torch.bool))
+    with pytest.raises(ValueError, match="train_mask"):
+        recipe.fit(out, on=out.graph.train_mask)
+
+
+def test_another_number_of_classes_is_refused(name, fitted, out):
+    assert fitted.num_classes == 4
+    other = with_logits(torch.randn(out.num_nodes, 6), out.graph)
+    with pytest.raises(ValueError, match="fitted on 4 classes, the logits have 6"):
+        fitted(other)
+
+
+def test_the_recipe_and_its_fit_say_what_they_do(name):
+    recipe = CALIBRATORS[name]
+    assert recipe.__doc__
+    assert not recipe.__doc__.startswith(recipe.__name__), "a signature is not a docstring"
+    assert recipe.fit.__doc__

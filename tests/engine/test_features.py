@@ -1,0 +1,47 @@
+"""The input matrix: two forms that agree, and dropout of its entries."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from gradients import example, same_value_and_gradients
+
+from graphcal.engine.dropout import Dropout
+from graphcal.engine.features import Features
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("density", [0.05, 0.9], ids=["sparse", "dense"])
+def test_features_choose_a_form_and_agree(density):
+    matrix = example(40, 30, density)
+    rows = np.array([5, 1, 30, 2])
+    part = Features(matrix, rows, CPU)
+    assert (part.dense is not None) == (density > 0.5)
+    x, w, g = torch.from_numpy(matrix.toarray())[rows], torch.randn(2, 30, 6), torch.randn(2, 4, 6)
+    assert torch.allclose(part.times(w), x @ w, atol=1e-5)
+    assert torch.allclose(part.transpose_times(g), x.T @ g, atol=1e-5)
+    assert torch.equal(part.rows, x)
+
+
+def test_input_dropout_drops_entries_by_their_place_in_the_whole_matrix():
+    matrix = sp.random(300, 50, 0.2, format="csr", dtype=np.float32, random_state=np.random.default_rng(1))
+    drop = Dropout([0, 1], 2)
+    everything = Features(matrix, np.arange(300), CPU)
+    kept = everything.dropped(drop, 0.25)  # (2, nnz)
+    share = float((kept == 0).float().mean())
+    assert share == pytest.approx(0.25, abs=0.02)
+    assert torch.allclose(kept[kept > 0], (everything.sparse.values / 0.75).expand(2, -1)[kept > 0])
+    rows = np.array([250, 3])
+    part = Features(matrix, rows, CPU).dropped(drop, 0.25)
+    expected = torch.cat([kept[:, everything.sparse.rows == row] for row in rows], 1)
+    assert torch.equal(part, expected)
+
+
+def test_the_product_with_dropped_entries_has_the_gradient_of_the_dense_one():
+    matrix, drop = example(20, 10), Dropout([3, 4], 1)
+    part = Features(matrix, np.arange(20), CPU)
+    dropped = torch.zeros(2, 20, 10)
+    dropped[:, part.sparse.rows, part.sparse.cols] = part.dropped(drop, 0.5)
+    ours = lambda w: part.dropped_times(w, drop, 0.5)  # noqa: E731
+    same_value_and_gradients(ours, lambda w: dropped @ w, torch.randn(2, 10, 4))

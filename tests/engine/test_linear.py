@@ -1,0 +1,111 @@
+"""The convex fits: minimum, leave-one-out, ridge path."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from scipy.optimize import minimize
+from torch.nn.functional import cross_entropy, one_hot
+
+from conftest import random_graph
+from graphcal.engine.likelihood import soft_nll
+from graphcal.engine.linear import LinearFit, best_ridge, fit_linear, loo_logits
+from small_outputs import linear_outputs
+
+
+@pytest.fixture
+def graph():
+    return random_graph(nodes=500, train=20, val=240)
+
+
+@pytest.fixture
+def problem(graph):
+    """base, terms and labels of a fit with three columns of very different size."""
+    out = linear_outputs(graph, noise=1.5)
+    z, y = out.logits[graph.val_mask], graph.y[graph.val_mask]
+    t = out.final.gram.T[out.pred[graph.val_mask]]
+    return 0.1 * z, torch.stack([z, 100 * t, 1e-4 * z.flip(-1)], -1), y
+
+
+def test_the_minimum_is_that_of_another_solver(problem):
+    base, terms, y = problem
+    ridge, start = (
+        torch.tensor([0.01, 1.0, 1e-9], dtype=torch.double),
+        torch.tensor([1.0, 0.0, 0.0], dtype=torch.double),
+    )
+    theta = fit_linear(base, terms, y, ridge, start)
+
+    def objective(values):
+        t = torch.tensor(values / size, dtype=torch.double)
+        return float(cross_entropy(base + terms @ t, y) + 0.5 * (ridge * (t - start).square()).sum())
+
+    size = terms.square().mean((0, 1)).sqrt().numpy()  # for the other solver's sake
+    found = minimize(objective, (start.numpy() * size), method="BFGS", options={"gtol": 1e-9})
+    assert objective(theta.numpy() * size) <= found.fun + 1e-12
+    torch.testing.assert_close(theta, torch.tensor(found.x / size), atol=1e-5, rtol=1e-3)
+
+
+def test_gradient_and_hessian_are_those_of_autograd(problem):
+    base, terms, y = problem
+    fit = LinearFit(base, terms, one_hot(y, 4).double(), torch.zeros(3))
+    theta = torch.tensor([0.3, -0.2, 0.1], dtype=torch.double)
+
+    def nll(t):
+        return fit.at(t).nll
+
+    state = fit.at(theta)
+    torch.testing.assert_close(state.gradient, torch.autograd.functional.jacobian(nll, theta), atol=1e-12, rtol=1e-10)
+    torch.testing.assert_close(state.hessian, torch.autograd.functional.hessian(nll, theta), atol=1e-12, rtol=1e-10)
+
+
+def test_two_equal_columns_and_a_column_of_nothing_do_not_run_away(problem):
+    base, terms, y = problem
+    twice = torch.stack(
+        [terms[:, :, 0], terms[:, :, 0], torch.ones_like(base)], -1
+    )  # softmax does not see the last one
+    theta = fit_linear(base, twice, y, start=torch.tensor([0.0, 0.0, 7.0]))
+    once = fit_linear(base, terms[:, :, :1], y)
+    assert float(theta[:2].sum()) == pytest.approx(float(once), rel=1e-6)
+    assert float(theta[0]) == pytest.approx(float(theta[1]), rel=1e-6)
+    assert float(theta[2]) == 7.0
+
+
+def test_leave_one_out_is_close_to_leaving_one_out(graph):
+    out = linear_outputs(graph)
+    index = graph.val_mask.nonzero().flatten()[:60]
+    z, y = out.logits[index], graph.y[index]
+    terms = torch.stack([z, out.final.gram.T[out.pred[index]]], -1)
+    base, ridge = torch.zeros_like(z), torch.tensor([0.01, 0.02], dtype=torch.double)
+    theta = fit_linear(base, terms, y, ridge)
+    quick = loo_logits(base, terms, one_hot(y, 4).double(), theta, ridge)
+    literal = torch.empty_like(z)
+    for i in range(len(index)):
+        rest = torch.arange(len(index)) != i
+        # the ridge counts against a mean over n nodes, so n - 1 nodes carry n / (n - 1) of it
+        again = fit_linear(base[rest], terms[rest], y[rest], ridge * 60 / 59)
+        literal[i] = terms[i] @ again
+    seen = cross_entropy(terms @ theta, y)
+    optimism = cross_entropy(literal, y) - seen
+    assert cross_entropy(quick, y) - seen == pytest.approx(float(optimism), rel=0.1)
+
+
+@pytest.mark.parametrize("sharpness", [0.3, 1.0, 3.0])
+def test_the_path_of_ridges_finds_what_solving_each_of_them_finds(graph, sharpness):
+    out = linear_outputs(graph, noise=1.5, sharpness=sharpness)
+    index = graph.val_mask.nonzero().flatten()
+    z, y = out.logits[index].double(), graph.y[index]
+    columns = torch.randn(len(index), 6, generator=torch.Generator().manual_seed(0), dtype=torch.double)
+    columns[:, 0] = 1.0
+    terms = columns[:, None, :] * z[:, :, None]
+    terms = terms / (terms - terms.mean(1, keepdim=True)).square().mean((0, 1)).sqrt()
+    target = one_hot(y, 4).double()
+    centre, held = torch.zeros(6, dtype=torch.double), torch.ones(6, dtype=torch.double)
+    held[0] = 0.0
+    base, ridges = torch.zeros_like(z), (1.0, 0.1, 0.01, 0.001)
+    centre[:1] = fit_linear(base, terms[:, :, :1], target)
+    solved = {ridge: fit_linear(base, terms, target, ridge * held, centre) for ridge in ridges}
+    unseen = {r: float(soft_nll(loo_logits(base, terms, target, t, r * held), target)) for r, t in solved.items()}
+    chosen = best_ridge(base, terms, target, centre, held, ridges)
+    assert unseen[chosen.ridge] == pytest.approx(min(unseen.values()), abs=1e-6)
+    assert torch.allclose(chosen.theta, solved[chosen.ridge], atol=1e-8)
+    assert chosen.loo_nll == pytest.approx(unseen[chosen.ridge], abs=1e-9)

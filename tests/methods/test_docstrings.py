@@ -1,0 +1,17 @@
+"""The examples in the docstrings run."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+
+from graphcal import persist
+from graphcal.methods import auto, graph_scar, scar, temperature
+
+
+@pytest.mark.parametrize("module", [auto, graph_scar, persist, scar, temperature], ids=lambda m: m.__name__)
+def test_examples_say_what_happens(module):
+    found = doctest.testmod(module)
+    assert found.attempted > 0
+    assert found.failed == 0

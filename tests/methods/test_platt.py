@@ -1,0 +1,43 @@
+"""Platt scaling against logistic regression."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
+
+from conftest import random_graph
+from graphcal.engine.scaling import log_odds
+from graphcal.methods import Platt
+from small_outputs import model_outputs, with_logits
+
+
+def test_platt_for_two_classes_is_logistic_regression():
+    from sklearn.linear_model import LogisticRegression
+
+    graph = random_graph(nodes=400, classes=2, train=20, val=300)
+    g = torch.Generator().manual_seed(1)
+    logits = torch.randn(400, 2, generator=g)
+    graph.y = (torch.rand(400, generator=g) < (2 * (logits[:, 1] - logits[:, 0]) + 0.5).sigmoid()).long()
+    out = with_logits(logits, graph)
+    fitted = Platt().fit(out, graph.val_mask)
+    odds = (logits[:, 1] - logits[:, 0])[graph.val_mask, None].numpy()
+    reference = LogisticRegression(C=np.inf, tol=1e-10).fit(odds, graph.y[graph.val_mask].numpy())
+    assert float(fitted.slope[1]) == pytest.approx(reference.coef_[0, 0], rel=0.05)  # Platt's targets are smoothed
+    assert float(fitted.bias[1]) == pytest.approx(reference.intercept_[0], abs=0.05)
+
+
+def test_each_class_is_at_the_minimum_of_its_own_cross_entropy():
+    out = model_outputs(random_graph(nodes=600, train=60, val=300)).to(torch.float64)
+    on, fitted = out.graph.val_mask, Platt().fit(out, out.graph.val_mask)
+    odds, truth = log_odds(out.logits[on]), one_hot(out.graph.y[on], 4).double()
+    positive = truth.sum(0)
+    target = torch.where(truth > 0, (positive + 1) / (positive + 2), 1 / (len(truth) - positive + 2))
+
+    def loss(slope, bias):
+        return binary_cross_entropy_with_logits(slope * odds + bias, target, reduction="none").mean(0)  # (C,)
+
+    best = loss(fitted.slope, fitted.bias)
+    for a, b in ((1e-3, 0), (-1e-3, 0), (0, 1e-3), (0, -1e-3)):
+        assert (loss(fitted.slope + a, fitted.bias + b) > best).all()

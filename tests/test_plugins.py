@@ -1,0 +1,89 @@
+"""Names from elsewhere: the example package by entry point, and any object with a fit."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphcal import persist
+from graphcal.methods.temperature import TemperatureScaling
+from graphcal.plugins import Names
+from small_outputs import model_outputs
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+GROUP = "graphcal.calibrators"
+
+RESTORE = """
+import sys
+path, place = sys.argv[1:]
+sys.path.insert(0, place)
+import graphcal as gc
+print("margin-scaling" in gc.CALIBRATORS, gc.CALIBRATORS.announced_by("margin-scaling"), type(gc.restore(path)).__name__)
+"""
+
+
+@pytest.fixture
+def installed(tmp_path) -> str:
+    """The example package as an installer leaves it: the module, and the metadata its pyproject.toml asks for."""
+    package = EXAMPLES / "calibrator_plugin"
+    project = tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    place = tmp_path / "site"
+    metadata = place / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    points = project["entry-points"][GROUP]
+    lines = [f"[{GROUP}]", *(f"{name} = {value}" for name, value in points.items())]
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
+    (place / "margin_scaling.py").write_text((package / "margin_scaling.py").read_text(encoding="utf-8"))
+    return str(place)
+
+
+def test_the_example_package_is_found_fits_saves_and_comes_back(installed, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(installed)
+    out = model_outputs()
+    recipe = Names("calibrator", {"ts": TemperatureScaling}, method="fit", signature="fit(out, on, stop=None)")[
+        "margin-scaling"
+    ]()
+    fitted = recipe.fit(out, on=out.graph.val_mask)
+    assert torch.equal(fitted(out).argmax(-1), out.pred)
+    path = persist.save(fitted, tmp_path / "margin.safetensors")
+    elsewhere = [sys.executable, "-c", RESTORE, str(path), installed]  # a process that has not imported the package
+    found = subprocess.run(elsewhere, check=True, capture_output=True, text=True).stdout
+    assert found.split() == ["True", "margin_scaling", "MarginScale"]
+
+
+def test_our_own_names_cannot_be_taken_over_and_unknown_ones_list_the_choices(monkeypatch):
+    from importlib.metadata import EntryPoint
+
+    points = [
+        EntryPoint("ts", "somewhere:Else", GROUP),
+        EntryPoint("broken", "graphcal.core:FinalLayer", GROUP),
+    ]
+    monkeypatch.setattr("graphcal.plugins.entry_points", lambda group: points)
+    table = Names("calibrator", {"ts": TemperatureScaling}, method="fit", signature="fit(out, on, stop=None)")
+    assert list(table) == ["ts", "broken"]
+    assert len(table) == 2
+    assert table["ts"] is TemperatureScaling
+    assert "nonsense" not in table
+    with pytest.raises(ValueError, match="unknown calibrator 'nonsense'; choose among ts, broken"):
+        table["nonsense"]
+    with pytest.raises(ValueError, match="has no fit"):
+        table["broken"]
+
+
+def test_the_example_calibrator_runs(capsys):
+    runpy.run_path(str(EXAMPLES / "your_calibrator.py"), run_name="__main__")
+    errors = {line.split()[0]: float(line.split()[-1]) for line in capsys.readouterr().out.splitlines()}
+    assert errors["MeanMatching"] < errors["Uncalibrated"]
