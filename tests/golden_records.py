@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from graphcal.bench.engines import Serial
-from graphcal.bench.presets import preset_of
+from graphcal.bench.presets import build_preset
 from graphcal.bench.session import Session
 
 FOLDER = Path(__file__).parent / "golden"
@@ -24,7 +24,7 @@ TRAINING = {"epochs": 40, "hidden_channels": 16}
 
 def records(folder: Path, backbone: str, methods: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The result of every method on one short training."""
-    preset = preset_of(
+    preset = build_preset(
         "golden",
         {
             "title": "golden",
@@ -39,7 +39,7 @@ def records(folder: Path, backbone: str, methods: Mapping[str, Mapping[str, Any]
     session = Session.of(preset, folder)
     session.run(Serial(), lambda *_: None)
     assert not session.failed()
-    return {one.method: dict(session.store.record(one.cell.key).result) for one in session.placed}
+    return {one.method: dict(session.store.record(one.cell.key).result) for one in session.slots}
 
 
 def close(found: Mapping[str, Any], golden: Mapping[str, Any]) -> None:

@@ -1,13 +1,19 @@
-"""One atomic write: a file has all of its content under its name, or does not exist."""
+"""One atomic write: a file has all of its content under its name, or does not exist. And one way to read TOML."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
 
 
 @contextlib.contextmanager
@@ -32,3 +38,12 @@ def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> Path
     with atomic_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
     return Path(path)
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The tables of a TOML file; one that is not TOML is named."""
+    try:
+        tables: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as fault:
+        raise ValueError(f"{os.fspath(path)} is not TOML: {fault}") from None
+    return tables
