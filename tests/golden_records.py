@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from graphcal.bench.engines import Serial
-from graphcal.bench.presets import preset_of
+from graphcal.bench.presets import build_preset
 from graphcal.bench.session import Session
 
 FOLDER = Path(__file__).parent / "golden"
@@ -26,7 +26,7 @@ RENAMED = {"over_confidence": ("signed_gap", -1)}
 
 def records(folder: Path, backbone: str, methods: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The result of every method on one short training."""
-    preset = preset_of(
+    preset = build_preset(
         "golden",
         {
             "title": "golden",
@@ -41,7 +41,7 @@ def records(folder: Path, backbone: str, methods: Mapping[str, Mapping[str, Any]
     session = Session.of(preset, folder)
     session.run(Serial(), lambda *_: None)
     assert not session.failed()
-    return {one.method: dict(session.store.record(one.cell.key).result) for one in session.placed}
+    return {one.method: dict(session.store.record(one.cell.key).result) for one in session.slots}
 
 
 def close(found: Mapping[str, Any], golden: Mapping[str, Any]) -> None:

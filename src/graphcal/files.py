@@ -1,13 +1,20 @@
-"""One atomic write: a file has all of its content under its name, or does not exist. And a probe that a folder can be written."""
+"""One atomic write: a file has all of its content under its name, or does not exist. A probe that a folder can be written. And
+one way to read TOML."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
 
 
 @contextlib.contextmanager
@@ -50,3 +57,12 @@ def check_writable(folder: str | os.PathLike[str], size: int = 1 << 20) -> None:
         for remove in (probe.unlink, *(path.rmdir for path in made)):
             with contextlib.suppress(OSError):  # it was never made, or another process has put something there
                 remove()
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The tables of a TOML file; one that is not TOML is named."""
+    try:
+        tables: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as fault:
+        raise ValueError(f"{os.fspath(path)} is not TOML: {fault}") from None
+    return tables

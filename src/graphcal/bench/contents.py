@@ -36,7 +36,7 @@ def _grid_blocks(table: Table, notes: Footnotes) -> list[Block]:
         [*cells(axis_cells(table, row)), *(_cell(row.entries.get(m), metric, notes) for m in table.methods)]
         for row in table.rows
     ]
-    return [Grid(header, body, len(table.axes)), _legend(table)]
+    return [Grid(header, body, range(len(table.axes))), _legend(table)]
 
 
 def _legend(table: Table) -> Paragraph:
@@ -79,7 +79,7 @@ def _rank_blocks(table: Table) -> list[Block]:
         f"{ranks.critical_difference:.2f} (Nemenyi, {LEVEL:.0%}) are not told apart. Friedman: p = {ranks.p:.2g}. "
         "Rows of the same graph are not independent, so read this as generous."
     )
-    return [Heading(2, "Mean ranks"), Grid(["method", "mean rank"], body, 1), paragraph(text)]
+    return [Heading(2, "Mean ranks"), Grid(["method", "mean rank"], body), paragraph(text)]
 
 
 def seconds_blocks(table: Table, level: int = 1) -> list[Block]:
@@ -93,4 +93,4 @@ def seconds_blocks(table: Table, level: int = 1) -> list[Block]:
     ]
     text = "Mean seconds of one core for one run. train: one model of those trained together; search: what was tried, not kept."
     title = Heading(level, f"{table.preset.title}: seconds")
-    return [title, paragraph(text), Grid(header, body, len(table.axes) + 1)]
+    return [title, paragraph(text), Grid(header, body, range(len(table.axes) + 1))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
@@ -37,7 +37,7 @@ class Paragraph:
 class Grid:
     header: Sequence[str]
     body: Sequence[Sequence[Text]]
-    left: int  # so many columns are words, the others numbers
+    words: Collection[int] = (0,)  # columns of words; the others are numbers
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _markdown_block(block: Block) -> str:
         return f"    {block.words}"
     if isinstance(block, Drawing):
         return f"![{block.title}]({block.file})"
-    rule = ["---"] * block.left + ["---:"] * (len(block.header) - block.left)
+    rule = ["---" if column in block.words else "---:" for column in range(len(block.header))]
     rows = [block.header, rule, *([_markdown_text(text) for text in row] for row in block.body)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
@@ -146,7 +146,7 @@ def _html_block(block: Block) -> str:
         return f"<pre>{escape(block.words)}</pre>"
     if isinstance(block, Drawing):
         return f"<figure>{block.svg[block.svg.index('<svg') :]}</figure>"
-    kinds = [""] * block.left + [" class=number"] * (len(block.header) - block.left)
+    kinds = ["" if column in block.words else " class=number" for column in range(len(block.header))]
     head = "".join(f"<th{kind}>{_words(title)}</th>" for kind, title in zip(kinds, block.header))
     rows = ["".join(f"<td{kind}>{_html_text(text)}</td>" for kind, text in zip(kinds, row)) for row in block.body]
     body = "\n".join(f"<tr>{row}</tr>" for row in rows)

@@ -194,6 +194,7 @@ def _remote(work: Work, job: Job) -> tuple[JobResult, dict[str, bytes]]:
 
 
 def _received(ray: Any, reference: Any, job: Job) -> JobResult:
+    result: JobResult
     try:
         result, files = ray.get(reference)
     except ray.exceptions.RayError as death:

@@ -17,7 +17,7 @@ from typing import Any
 
 from graphcal.bench.contents import axis_cells, axis_title, seconds_blocks, table_blocks
 from graphcal.bench.costs import clock
-from graphcal.bench.document import Command, Drawing, Heading, html, markdown, paragraph
+from graphcal.bench.document import Block, Command, Drawing, Heading, html, markdown, paragraph
 from graphcal.bench.figures import figure_of
 from graphcal.bench.tabulation import Table
 from graphcal.files import write_atomically
@@ -51,7 +51,7 @@ def publish(table: Table, command: str, folder: Path) -> list[Path]:
         f"{platform.machine()}, no GPU. " + ", ".join(f"{k} {v}" for k, v in versions.items()) + "."
     )
     name, (title, *blocks), drawing = table.preset.name, table_blocks(table), _drawing(table)
-    how = [Heading(2, "How it was made"), Command(command), paragraph(made)]
+    how: list[Block] = [Heading(2, "How it was made"), Command(command), paragraph(made)]
     texts = {
         f"{name}.md": markdown([title, *drawing, *blocks, *how, *seconds_blocks(table, level=2)]),
         f"{name}.csv": csv_of_methods(table),

@@ -23,7 +23,7 @@ def list_blocks(table: Table, notes: Footnotes) -> list[Block]:
             [Text(table.preset.title_of(m), "", notes.refer(e.remarks)), *_values(e, notes, bool(reference))]
             for m, e in row.entries.items()
         ]
-        blocks += [Heading(2, ", ".join(str(value) for value in row.place.values())), Grid(header, body, 1)]
+        blocks += [Heading(2, ", ".join(str(value) for value in row.place.values())), Grid(header, body)]
     legend = (
         "Mean ± sd over runs, test nodes of the protocol; 'all': every node outside training and validation. "
         "Accuracy, ECE, floor and excess in percent. 'changed': test predictions that calibration changed."
@@ -89,7 +89,7 @@ def _over_all_rows(table: Table) -> list[Block]:
     text = (
         "Means over the rows a method has; 'better / worse': rows in which the paired test tells it from the reference."
     )
-    return [Heading(2, "Over all rows"), Grid(header, body, 1), paragraph(text)]
+    return [Heading(2, "Over all rows"), Grid(header, body), paragraph(text)]
 
 
 def _over_graphs(table: Table) -> list[Block]:
@@ -118,7 +118,7 @@ def _over_graphs(table: Table) -> list[Block]:
         f"{title} minus each rival, mean over graphs (the rows of one graph are averaged first: they share test nodes). "
         f"p: exact sign-change test over graphs, Holm over the rivals; ✓ better, ✗ worse at {LEVEL:.0%}."
     )
-    return [Heading(2, f"{title} against its rivals, over graphs"), Grid(header, body, 1), paragraph(text)]
+    return [Heading(2, f"{title} against its rivals, over graphs"), Grid(header, body), paragraph(text)]
 
 
 def _by_graph(table: Table, a: str, b: str, metric: str, where: str) -> list[float]:

@@ -15,7 +15,6 @@ This package has no preset of its own. Installed ones are the TOML files of the 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,12 +22,8 @@ from types import ModuleType
 from typing import Any
 
 from graphcal.bench.printed_numbers import look_up
+from graphcal.files import read_toml
 from graphcal.plugins import Names
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 PACKAGES: Names[ModuleType] = Names("preset", {})  # of TOML files
 NEEDED = ("title", "source", "runs", "methods", "axes")  # what no preset goes without
@@ -150,12 +145,9 @@ def _choices(known: Mapping[str, str]) -> str:
 
 
 def _toml(path: Path) -> dict[str, Any]:
-    try:
-        text = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"there is no preset file {path}") from None
-    except tomllib.TOMLDecodeError as fault:
-        raise ValueError(f"{path} is not TOML: {fault}") from None
+    if not path.exists():
+        raise ValueError(f"there is no preset file {path}")
+    text = read_toml(path)
     if "numbers" in text:  # a path, seen from this file
         text["numbers"] = path.parent / text["numbers"]
     return text

@@ -24,15 +24,11 @@ which `look_up` brings all others.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from graphcal.files import read_toml
 
 Found = dict[str, Any]
 KEYS = ("table", "where", "called", "columns", "every", "remarks")
@@ -60,22 +56,22 @@ def _read(numbers: Path | None, entry: Mapping[str, Any]) -> Mapping[str, Any]:
     unknown = set(entry) - set(KEYS)
     if unknown:
         raise ValueError(f"published has no key {', '.join(sorted(unknown))}; choose among {', '.join(KEYS)}")
-    tables = tomllib.loads(Path(numbers).read_text(encoding="utf-8"))
+    tables = read_toml(numbers)
     if table not in tables["axes"]:
-        raise ValueError(f"{Path(numbers).name} has no table {table!r}; choose one of {', '.join(tables['axes'])}")
+        raise ValueError(f"{numbers.name} has no table {table!r}; choose one of {', '.join(tables['axes'])}")
     return tables
 
 
 def _values(entry: Mapping[str, Any], tables: Mapping[str, Any]) -> Iterator[Found]:
     """One value for each row of the table."""
     table = entry["table"]
-    columns, every = entry.get("columns", {}), entry.get("every")
+    columns, every = entry.get("columns", {}), entry.get("every", "")
     printed: set[str] = set()
     for keys, row in _rows(tables[table], len(tables["axes"][table])):
         printed |= row.keys()
         values = {method: row[column] for method, column in columns.items() if column in row}
-        found = {"where": _where(dict(zip(tables["axes"][table], keys)), entry), "values": values}
-        yield {**found, "every": row[every]} if every in row else found
+        place = _where(dict(zip(tables["axes"][table], keys)), entry)
+        yield {"where": place, "values": values, **({"every": row[every]} if every in row else {})}
     unknown = {*columns.values(), *([every] if every else [])} - printed
     if unknown:
         raise ValueError(f"published table {table!r} has no column {', '.join(sorted(unknown))}")

@@ -111,7 +111,8 @@ def _group(
     backbone, dataset, labels_per_class = row["backbone"], row["dataset"], row.get("labels_per_class", 20)
     start = published(settings.recipe, backbone, dataset, labels_per_class)
     training = _spelled_out(start.training.updated({**settings.training, **searched}))
-    architecture = {**dataclasses.asdict(start.backbone), **settings.architecture}  # type: ignore[call-overload]
+    model: Any = start.backbone  # a frozen dataclass
+    architecture = {**dataclasses.asdict(model), **settings.architecture}
     return TrainingGroup(
         dataset, settings.protocol, labels_per_class, settings.row_normalise, backbone, architecture,
         dataclasses.asdict(training), together,
@@ -136,11 +137,12 @@ def _published_weights(settings: SlotSettings, row: Mapping[str, Any]) -> dict[s
 
 def _recipe_fields(name: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Every field of the recipe. One that draws random numbers takes the run's seed, unless the preset gives another."""
-    fields = {f.name for f in dataclasses.fields(CALIBRATORS[name])}  # type: ignore[arg-type]
+    cls: Any = CALIBRATORS[name]  # a frozen dataclass
+    fields = {f.name for f in dataclasses.fields(cls)}
     unknown = set(settings) - fields
     if unknown:
         raise ValueError(
             f"calibrator {name!r} has no setting {', '.join(sorted(unknown))}; it has {', '.join(sorted(fields))}"
         )
     seeded = {"seed": seed} if "seed" in fields else {}
-    return dataclasses.asdict(CALIBRATORS[name](**{**seeded, **settings}))  # type: ignore[call-overload]
+    return dataclasses.asdict(cls(**{**seeded, **settings}))

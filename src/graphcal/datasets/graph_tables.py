@@ -105,12 +105,13 @@ def node_numbers(edges: TableFile, name: str, ids: pa.Array) -> np.ndarray:
         raise ValueError(f"{edges.path}: the file is empty: it has a header and no rows")
     if ends.type != ids.type:
         ends, ids = ends.cast(pa.string()), ids.cast(pa.string())
-    found = pc.index_in(ends, value_set=ids)
-    if found.null_count:
-        row = pc.index(found.is_null(), True).as_py()
+    rows = pc.index_in(ends, value_set=ids)
+    if rows.null_count:
+        row = pc.index(rows.is_null(), True).as_py()
         end = ends[row].as_py()
         raise ValueError(f"{edges.path}, column {name!r}, row {row + 1}: node {end!r} is not in the node table")
-    return found.to_numpy()
+    numbers: np.ndarray = rows.to_numpy()
+    return numbers
 
 
 def encode_labels(column: pa.ChunkedArray, path: Path, name: str) -> tuple[np.ndarray, list[str]]:

@@ -54,7 +54,7 @@ def _numbers(column: pa.ChunkedArray, path: Path, name: str) -> np.ndarray:
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py() + 1
         raise ValueError(f"{path}, column {name!r}, row {row}: the feature is missing; a feature must be finite")
-    numbers = column.cast(pa.float32(), safe=False).to_numpy()
+    numbers: np.ndarray = column.cast(pa.float32(), safe=False).to_numpy()
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         raise ValueError(f"{path}, column {name!r}, row {bad[0] + 1}: {numbers[bad[0]]} is not a finite feature")
@@ -111,9 +111,10 @@ def _dense(flat: pa.Array, lengths: np.ndarray, path: Path, name: str) -> np.nda
     if len(uneven):
         row = int(uneven[0])
         raise ValueError(f"{path}, column {name!r}, row {row + 1}: {lengths[row]} numbers, but row 1 has {lengths[0]}")
-    numbers = flat.cast(pa.float32(), safe=False).to_numpy(zero_copy_only=False)
+    numbers: np.ndarray = flat.cast(pa.float32(), safe=False).to_numpy(zero_copy_only=False)
     _refuse_infinite(numbers, np.concatenate([[0], np.cumsum(lengths)]), path, name)
-    return numbers.reshape(len(lengths), -1).copy()
+    rows: np.ndarray = numbers.reshape(len(lengths), -1).copy()
+    return rows
 
 
 def _refuse_infinite(numbers: np.ndarray, pointers: np.ndarray, path: Path, name: str) -> None:

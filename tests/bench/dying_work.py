@@ -7,33 +7,33 @@ import signal
 import time
 from pathlib import Path
 
-from graphcal.bench.engines import Report, Tick
+from graphcal.bench.engines import JobResult, Tick
 from graphcal.bench.spec import Job
 
 
-def dies_once(job: Job, tick: Tick) -> Report:
+def dies_once(job: Job, tick: Tick) -> JobResult:
     """Kills its own process the first time it sees a job of more than one cell."""
     mark = Path(os.environ["BENCH_TEST_FOLDER"]) / job.key
     if len(job.cells) > 1 and not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return Report(job)
+    return JobResult(job)
 
 
-def always_dies(job: Job, tick: Tick) -> Report:
+def always_dies(job: Job, tick: Tick) -> JobResult:
     if len(job.cells) > 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    return Report(job)
+    return JobResult(job)
 
 
-def slow(job: Job, tick: Tick) -> Report:
+def slow(job: Job, tick: Tick) -> JobResult:
     (Path(os.environ["BENCH_TEST_FOLDER"]) / job.key).touch()
     time.sleep(0.3)
-    return Report(job)
+    return JobResult(job)
 
 
-def endless(job: Job, tick: Tick) -> Report:
+def endless(job: Job, tick: Tick) -> JobResult:
     """Says which process it is, and computes for a minute."""
     (Path(os.environ["BENCH_TEST_FOLDER"]) / str(os.getpid())).touch()
     time.sleep(60)
-    return Report(job)
+    return JobResult(job)

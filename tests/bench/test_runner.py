@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from bench_small import small
+from small_preset import small
 from torch_geometric.data import Data
 
 from graphcal.bench import models, runner
@@ -38,7 +38,7 @@ def test_a_record_holds_what_a_table_needs(tmp_path: Path) -> None:
         assert record.result["unlabelled"]["nodes"] == 3327 - 120 - 500 - 15  # fifteen nodes have no label
         assert record.result["nodes"] == {"all": 3327, "train": 120, "val": 500, "test": 1000}
         assert set(record.seconds) == {"train", "search", "fit", "apply", "trained"}
-        assert set(record.seconds["trained"]) == {base.key for base in cell.bases}
+        assert set(record.seconds["trained"]) == {base.key for base in cell.groups}
         assert record.versions["graphcal"]
         log_probs, y = session.store.nodes(key)
         assert log_probs.shape == (1000, 6)
@@ -72,13 +72,13 @@ def test_validation_chooses_among_trainings(tmp_path: Path) -> None:
         "small": {"calibrator": "ts", "training": {"final_weight_decay": 0.5}},
         "zero": {"calibrator": "ts", "training": {"final_weight_decay": 0.0}},
     })  # fmt: skip
-    found = {(one.method, one.cell.run): session.store.record(one.cell.key) for one in session.placed}
+    found = {(one.method, one.cell.run): session.store.record(one.cell.key) for one in session.slots}
     for run in ((0, 0), (0, 1)):
         chosen, candidates = found["searched", run], [found["small", run], found["zero", run]]
         best = min(candidates, key=lambda one: one.result["validation"]["nll"])
         assert chosen.result["validation"] == best.result["validation"]
         assert chosen.result["test"] == best.result["test"]
-        assert chosen.result["chosen"] == best.spec["bases"][0]["training"]
+        assert chosen.result["chosen"] == best.spec["groups"][0]["training"]
         assert chosen.seconds["search"] > 0
 
 
@@ -150,7 +150,7 @@ def test_runs_over_splits_are_measured_on_their_own_split(tmp_path: Path, shared
     base = {"protocol": "geom-gcn", "over": "splits", "block": 2, "training": {"epochs": 3, "hidden_channels": 4}}
     axes = {"dataset": ["chameleon"], "backbone": ["gcn"]}
     session = ran(tmp_path, methods=["uncal", "ts"], runs=2, axes=axes, base=base, published=[])
-    labels = [session.store.nodes(one.cell.key)[1] for one in session.placed if one.method == "ts"]
+    labels = [session.store.nodes(one.cell.key)[1] for one in session.slots if one.method == "ts"]
     assert session.finished() == 4
     assert not torch.equal(*labels)
     entries = session.table().rows[0].entries
@@ -159,16 +159,15 @@ def test_runs_over_splits_are_measured_on_their_own_split(tmp_path: Path, shared
 
 def test_a_cached_model_is_the_trained_one(tmp_path: Path) -> None:
     session = ran(tmp_path, methods=["uncal"], runs=1)
-    base = next(iter(session.cells.values())).base
+    group = next(iter(session.cells.values())).group
     graphs = models.Graphs()
-    out = models.models_of(base, session.store, graphs).outputs[0, 0](graphs.of(base, 0))
+    out = models.models_of(group, session.store, graphs).outputs[0, 0](graphs.of(group, 0))
     assert out.final is not None
-    assert out.final.weight is not None
     assert out.hidden is not None
-    assert out.rerun is not None
-    assert out.noisy_logits is not None
+    assert out.model is not None
     assert torch.allclose(out.hidden @ out.final.weight.T + out.final.bias, out.logits, atol=1e-5)
-    assert torch.allclose(out.rerun(torch.ones(out.graph.edge_index.shape[1])), out.logits, atol=1e-4)
-    noisy = out.noisy_logits(torch.Generator().manual_seed(0))
+    unweighted = out.model.logits(edge_weight=torch.ones(out.graph.edge_index.shape[1]))
+    assert torch.allclose(unweighted, out.logits, atol=1e-4)
+    noisy = out.model.logits(dropout=torch.Generator().manual_seed(0))
     assert not torch.allclose(noisy, out.logits, atol=1e-2)
-    assert torch.equal(noisy, out.noisy_logits(torch.Generator().manual_seed(0)))
+    assert torch.equal(noisy, out.model.logits(dropout=torch.Generator().manual_seed(0)))

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench_deaths import always_dies, dies_once
-from bench_small import CELL, small
+from dying_work import always_dies, dies_once
+from small_preset import CELL, small
 
 from graphcal.bench.engines import Processes, Serial, Tick, engine_of
 from graphcal.bench.session import Session
@@ -59,15 +59,15 @@ def two_jobs() -> list[Job]:
 def test_a_job_whose_worker_was_killed_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BENCH_TEST_FOLDER", str(tmp_path))
     jobs = two_jobs()
-    reports = list(Processes(1).map(dies_once, jobs, ticked([])))
-    assert {(report.job.key, report.lost) for report in reports} == {(job.key, "") for job in jobs}
+    results = list(Processes(1).map(dies_once, jobs, ticked([])))
+    assert {(result.job.key, result.lost) for result in results} == {(job.key, "") for job in jobs}
 
 
 def test_a_job_that_kills_every_worker_is_given_up_and_the_rest_goes_on() -> None:
     jobs = two_jobs()
-    reports = {report.job.key: report for report in Processes(1, tries=2).map(always_dies, jobs, ticked([]))}
-    assert reports[jobs[0].key].lost
-    assert not reports[jobs[1].key].lost
+    results = {result.job.key: result for result in Processes(1, tries=2).map(always_dies, jobs, ticked([]))}
+    assert results[jobs[0].key].lost
+    assert not results[jobs[1].key].lost
 
 
 def test_unknown_engines_and_stray_addresses_are_refused() -> None:
@@ -81,14 +81,14 @@ STOPPED = """
 import sys
 from dataclasses import replace
 sys.path.insert(0, sys.argv[1])
-from bench_deaths import slow
-from bench_small import BASE, CELL
+from dying_work import slow
+from small_preset import GROUP, CELL
 from graphcal.bench.engines import Processes
 from graphcal.bench.spec import Job
 if __name__ == "__main__":
     done = 0
     try:
-        for report in Processes(2).map(slow, [Job((replace(CELL, bins=bins),)) for bins in range(1, 500)], lambda: None):
+        for result in Processes(2).map(slow, [Job((replace(CELL, bins=bins),)) for bins in range(1, 500)], lambda: None):
             done += 1
     except KeyboardInterrupt:
         print("stopped", done)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from bench_small import CELL
+from small_preset import CELL
 
-from graphcal.bench import records
-from graphcal.bench.records import Record, Store, write_atomically
+from graphcal.bench.records import Record, Store
 
 
 def record() -> Record:
@@ -42,17 +41,12 @@ def test_a_failure_is_kept_until_the_cell_is_finished(tmp_path: Path) -> None:
     assert not store.failed()
 
 
-def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_atomically(tmp_path / "a", b"before")
-
-    def broken(*_: object) -> None:
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr(records.os, "replace", broken)
-    with pytest.raises(OSError, match="disk is full"):
-        write_atomically(tmp_path / "a", b"after")
-    assert (tmp_path / "a").read_bytes() == b"before"
-    assert os.listdir(tmp_path) == ["a"]
+def test_a_record_under_the_name_of_another_cell_is_refused(tmp_path: Path) -> None:
+    store, other = Store(tmp_path), replace(CELL, bins=15)
+    store.put(CELL, record(), torch.zeros(1, 2).log_softmax(-1), torch.zeros(1, dtype=torch.long))
+    store.record_path(CELL.key).rename(store.record_path(other.key))
+    with pytest.raises(ValueError, match=rf"{other.key}.json holds the result of another cell \({CELL.key}\)"):
+        store.record(other.key)
 
 
 def test_the_rest_of_a_killed_write_is_not_a_record(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Which settings train FAGCN best? Chosen on validation nodes; no test label is read (the graph is `blinded` first).
 
-    python tools/choose_fagcn.py cora --draws 20
-    python tools/choose_fagcn.py chameleon --draws 6 --deepest 4
+    python -m graphcal.paper.fagcn_candidates cora --draws 20
+    python -m graphcal.paper.fagcn_candidates chameleon --draws 6 --deepest 4
 
 Candidates: the defaults of FAGCN's code, the setting that a user of it quotes from Section 5.2 of the paper
 (bdy9527/FAGCN, issue 1), and draws with a fixed seed from the search space of the paper. Stopping rule, epochs and initial law
@@ -11,21 +11,24 @@ geom-gcn splits. The order is that of the mean validation accuracy, then of the 
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-import graphcal as gc
+import typer
+
 from graphcal import metrics
+from graphcal.bench.document import Grid, Text, cells, markdown
 from graphcal.core import blinded
+from graphcal.datasets import load
 from graphcal.models import FAGCN
 from graphcal.training import Run, Training, published, train
 
 PUBLIC = ("cora", "citeseer", "pubmed")
 RUNS = 3
+HEADER = ["hidden", "lr", "dropout", "weight decay", "layers", "eps", "validation accuracy, %", "validation NLL", ""]
 
 
 @dataclass(frozen=True)
@@ -51,14 +54,22 @@ QUOTED = Setting(hidden=32, lr=0.01, dropout=0.6, weight_decay=1e-3, layers=4, e
 
 
 @dataclass(frozen=True)
-class Judged:
+class Trial:
     setting: Setting
-    accuracy: list[float]  # one a run, on validation nodes
+    accuracy: list[float]  # on validation nodes, one per run
     nll: float
 
     @property
     def rank(self) -> tuple[float, float]:
         return -statistics.fmean(self.accuracy), self.nll
+
+    @property
+    def row(self) -> list[Text]:
+        s = self.setting
+        note = {DEFAULTS: "the code's defaults", QUOTED: "quoted in issue 1"}.get(s, "")
+        mean, sd = 100 * statistics.fmean(self.accuracy), 100 * statistics.stdev(self.accuracy)
+        values = (s.hidden, s.lr, s.dropout, f"{s.weight_decay:.0e}", s.layers, s.eps)
+        return cells([*map(str, values), f"{mean:.1f} ± {sd:.1f}", f"{self.nll:.3f}", note])
 
 
 def candidates(draws: int, deepest: int, generator: random.Random) -> Iterator[Setting]:
@@ -72,13 +83,13 @@ def candidates(draws: int, deepest: int, generator: random.Random) -> Iterator[S
 def trainer(name: str) -> Callable[[FAGCN, Training], list[Run]]:
     """Trains the runs of one candidate on graphs that have no test labels."""
     if name in PUBLIC:
-        graph = blinded(gc.load(name, protocol="public"))
-        return lambda spec, training: train(graph, spec, training, seeds=range(RUNS))
-    graphs = [blinded(gc.load(name, protocol="geom-gcn", split=k)) for k in range(RUNS)]
-    return lambda spec, training: [train(g, spec, training, seeds=[k])[0] for k, g in enumerate(graphs)]
+        graph = blinded(load(name, protocol="public"))
+        return lambda model, training: train(graph, model, training, seeds=range(RUNS))
+    graphs = [blinded(load(name, protocol="geom-gcn", split=k)) for k in range(RUNS)]
+    return lambda model, training: [train(g, model, training, seeds=[k])[0] for k, g in enumerate(graphs)]
 
 
-def judged(setting: Setting, name: str, runs_of: Callable[[FAGCN, Training], list[Run]]) -> Judged:
+def try_out(setting: Setting, name: str, train_runs: Callable[[FAGCN, Training], list[Run]]) -> Trial:
     training = replace(
         published("official", "fagcn", name).training,
         hidden_channels=setting.hidden,
@@ -88,40 +99,26 @@ def judged(setting: Setting, name: str, runs_of: Callable[[FAGCN, Training], lis
         weight_decay=setting.weight_decay,
     )
     accuracies, nlls = [], []
-    for run in runs_of(FAGCN(layers=setting.layers, eps=setting.eps), training):
+    for run in train_runs(FAGCN(layers=setting.layers, eps=setting.eps), training):
         on = run.outputs.graph.val_mask
         log_probs, y = run.outputs.logits[on].log_softmax(-1), run.outputs.graph.y[on]
         accuracies.append(metrics.accuracy(log_probs, y))
         nlls.append(metrics.nll(log_probs, y))
-    return Judged(setting, accuracies, statistics.fmean(nlls))
+    return Trial(setting, accuracies, statistics.fmean(nlls))
 
 
-def row(found: Judged) -> str:
-    s = found.setting
-    note = {DEFAULTS: "the code's defaults", QUOTED: "quoted in issue 1"}.get(s, "")
-    mean, sd = 100 * statistics.fmean(found.accuracy), 100 * statistics.stdev(found.accuracy)
-    values = (s.hidden, s.lr, s.dropout, f"{s.weight_decay:.0e}", s.layers, s.eps)
-    cells = (*values, f"{mean:.1f} ± {sd:.1f}", f"{found.nll:.3f}", note)
-    return "| " + " | ".join(str(cell) for cell in cells) + " |"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", help="a graph to train FAGCN on")
-    parser.add_argument("--draws", type=int, default=20)
-    parser.add_argument("--deepest", type=int, default=8, help="draw up to so many layers: time grows with them")
-    parser.add_argument("--seed", type=int, default=0, help="of the draws")
-    args = parser.parse_args()
-    runs_of = trainer(args.name)
-    found = []
-    for setting in candidates(args.draws, args.deepest, random.Random(args.seed)):
-        found.append(judged(setting, args.name, runs_of))
-        print(row(found[-1]), file=sys.stderr, flush=True)
-    print("| hidden | lr | dropout | weight decay | layers | eps | validation accuracy, % | validation NLL | |")
-    print("|---:|---:|---:|---:|---:|---:|---:|---:|---|")
-    for entry in sorted(found, key=lambda entry: entry.rank):
-        print(row(entry))
+def main(
+    name: str = typer.Argument(help="A graph that the recipe trains FAGCN on."),
+    draws: int = typer.Option(20, help="Candidates drawn from the search space."),
+    deepest: int = typer.Option(8, help="Draw up to so many layers: time grows with them."),
+    seed: int = typer.Option(0, help="Of the draws."),
+) -> None:
+    train_runs, trials = trainer(name), []
+    for number, setting in enumerate(candidates(draws, deepest, random.Random(seed)), start=1):
+        trials.append(try_out(setting, name, train_runs))
+        print(f"{number} of {draws + 2}: {setting}", file=sys.stderr, flush=True)
+    print(markdown([Grid(HEADER, [trial.row for trial in sorted(trials, key=lambda trial: trial.rank)], (8,))]))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -1,0 +1,56 @@
+"""Figures are drawn from records alone, the same bytes each time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from small_preset import small
+from small_session import small_session
+
+from graphcal.bench.engines import Serial
+from graphcal.bench.figures import figure_of, reliability_of
+from graphcal.bench.session import Session
+from graphcal.metrics import reliability
+from graphcal.plots.figure import svg
+
+
+@pytest.fixture
+def session() -> Session:
+    return small_session()
+
+
+@pytest.mark.parametrize("kind", ["reliability", "histograms", "runtime"])
+def test_figures_are_drawn_from_records(session: Session, kind: str) -> None:
+    figures = [figure_of(Session.of(small(kind=kind), session.store.folder).table()) for _ in range(2)]
+    text, again = (svg(figure) for figure in figures if figure is not None)
+    assert text.count("<svg") == 1
+    assert "TS" in text
+    assert text == again
+
+
+def test_a_sweep_has_a_point_for_each_value(tmp_path: Path) -> None:
+    swept = small(
+        kind="sweep", methods=["swept"], runs=1, published=[], figure={"x": "decay", "metrics": ["ece", "accuracy"]},
+        axes={"dataset": ["citeseer"], "backbone": ["gcn"], "decay": [0.0, 0.1]},
+        define={"swept": {"title": "swept", "calibrator": "none", "bind": {"decay": "training.final_weight_decay"}}},
+    )  # fmt: skip
+    session = Session.of(swept, tmp_path)
+    assert figure_of(session.table()) is None  # nothing is finished
+    session.run(Serial(), lambda: None)
+    figure = figure_of(session.table())
+    assert figure is not None
+    (line,) = figure.axes[0].lines
+    assert list(line.get_xdata()) == [0.0, 0.1]
+    assert list(line.get_ydata()) == [row.entries["swept"].mean("ece") for row in session.table().rows]
+    assert len(figure.axes) == 2
+
+
+def test_the_reliability_of_records_is_that_of_the_nodes(session: Session) -> None:
+    entry = session.table().rows[0].entries["ts"]
+    found = reliability_of(entry)
+    parts = [reliability(*session.store.nodes(key), 20) for key in entry.keys]
+    assert torch.allclose(found.count, sum(part.count for part in parts) / len(parts))
+    assert torch.allclose(found.right_sum, sum(part.right_sum for part in parts) / len(parts))
+    assert torch.allclose(found.conf_sum, sum(part.conf_sum for part in parts) / len(parts), atol=1e-6)
