@@ -22,7 +22,7 @@ from graphcal.files import write_atomically
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics import METRICS
 from graphcal.reports import build, verdict
-from graphcal.study import Progress, Study
+from graphcal.study import StageProgress, Study
 from graphcal.training import Training, published, train
 from graphcal.versions import installed_versions
 
@@ -71,7 +71,7 @@ def run(
     training: Training | None = None,
     final_weight_decay: float | None = None,
     bins: int = 20,
-    progress: Progress | None = None,
+    progress: StageProgress | None = None,
 ) -> Results:
     """Train ``backbone`` once per seed, fit each calibrator on the validation nodes, measure on the test nodes.
 

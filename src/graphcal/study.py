@@ -22,7 +22,7 @@ from torch_geometric.data import Data
 from graphcal.core import Calibration, Outputs, Recipe, blinded
 from graphcal.metrics import Measurement, Scores, evaluate, score
 
-Progress = Callable[[str, int, int], None]  # stage, done, total
+StageProgress = Callable[[str, int, int], None]  # stage, done, total
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Study:
         on: Tensor,
         stop: Tensor | None = None,
         clock: Callable[[], float] = time.perf_counter,
-        progress: Progress | None = None,
+        progress: StageProgress | None = None,
     ) -> Study:
         """Fit every recipe on the nodes ``on`` of every run, early stopping on ``stop``; all runs are on one graph."""
         graph = shared_graph(outputs)

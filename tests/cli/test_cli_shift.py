@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from conftest import random_graph
-from graphcal.cli.shift import COLUMNS
+from graphcal.cli.shift import SHOWN_METRICS
 
 
 @pytest.mark.parametrize("table", ["shift", "wrong"])
@@ -42,7 +42,7 @@ def _everything_fits(rows: list[dict[str, Any]], lines: list[str]) -> None:
     expected = [
         [
             *row["method"].split(),
-            *(f"{100 * row[name]:.1f}" for name in COLUMNS[:-1] if name in row),
+            *(f"{100 * row[name]:.1f}" for name in SHOWN_METRICS[:-1] if name in row),
             f"{row['nll']:.3f}",
         ]
         for row in rows

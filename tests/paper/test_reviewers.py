@@ -38,7 +38,7 @@ def test_the_module_prints_its_tables(table: str, monkeypatch: pytest.MonkeyPatc
     result = CliRunner().invoke(app, ["tiny", "--table", table, "--seeds", "1", "--json"])
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)
-    monkeypatch.setitem(reviewers.TABLES, table, lambda *_, **__: rows)
+    monkeypatch.setitem(reviewers.ASKED_FOR, table, lambda *_, **__: rows)
     printed = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["tiny", "--table", table]).output
     for row in rows:
         assert f"{row['nll']:.3f}" in printed

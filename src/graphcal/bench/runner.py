@@ -147,7 +147,7 @@ def work(job: Job, tick: Tick, folder: str, wait: bool) -> JobResult:
     return JobResult(job, tuple(str(path) for path in written))
 
 
-def run(jobs: Sequence[Job], store: Store, engine: Engine, tick: Tick) -> None:
+def run_jobs(jobs: Sequence[Job], store: Store, engine: Engine, tick: Tick) -> None:
     """All jobs; those another process is at come last, and wait for it."""
     busy: list[Job] = []
     for wait in (False, True):

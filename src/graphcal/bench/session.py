@@ -80,9 +80,9 @@ class Session:
         return self.costs.left(self.todo(), self.store)
 
     def run(self, engine: Engine, tick: Tick) -> None:
-        from graphcal.bench.runner import run
+        from graphcal.bench.runner import run_jobs
 
-        run(jobs_of(self.todo()), self.store, engine, tick)
+        run_jobs(jobs_of(self.todo()), self.store, engine, tick)
 
     def remember(self) -> None:
         """Leave in the folder what was asked for, so that `status` can say how far it is."""

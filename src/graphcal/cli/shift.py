@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TABLES = ("shift", "wrong")
 # In per cent, but for the NLL; short enough for 80 columns beside the methods' names
-COLUMNS = (
+SHOWN_METRICS = (
     "accuracy", "signed_gap", "confidence_right", "confidence_wrong", "ece", "auroc", "confidence_unknown", "auroc_unknown",
     "changed", "nll",
 )  # fmt: skip
@@ -77,7 +77,7 @@ def _drawn(rows: list[dict[str, Any]]) -> Table:
 
     drawn = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     drawn.add_column("\nmethod", overflow="fold")
-    columns = [METRICS[key] for key in COLUMNS if key in rows[0]]
+    columns = [METRICS[key] for key in SHOWN_METRICS if key in rows[0]]
     for metric in columns:
         first, _, second = metric.short.partition(" ")
         drawn.add_column(f"{first}\n{second}" if second else f"\n{first}", justify="right", no_wrap=True)

@@ -34,7 +34,13 @@ from graphcal.metrics.scores import SCORES, Scores, ece, mean_scores, score
 from graphcal.metrics.slices import ChangedNode, Slice, changed_nodes, measure_slices, worst_slice
 from graphcal.metrics.smooth import kde_ece, smooth_ece
 
-BINNINGS = ((10, "equal-width"), (15, "equal-width"), (20, "equal-width"), (30, "equal-width"), (20, "equal-mass"))
+OFFERED_BINNINGS = (
+    (10, "equal-width"),
+    (15, "equal-width"),
+    (20, "equal-width"),
+    (30, "equal-width"),
+    (20, "equal-mass"),
+)
 PAIRED = ("ece", "nll")  # what is compared with the predictions before calibration
 
 
@@ -176,7 +182,8 @@ def evaluate(
         "level": level,
         "by_seed": by_seed,
         "diagrams": tuple(
-            measure_diagram(rows, labels, *binning) for binning in dict.fromkeys([(bins, "equal-width"), *BINNINGS])
+            measure_diagram(rows, labels, *binning)
+            for binning in dict.fromkeys([(bins, "equal-width"), *OFFERED_BINNINGS])
         ),
         "ece_interval": ece_interval(rows, labels, **options),
         "p": tests[len(tests) // 2],

@@ -17,7 +17,7 @@ from torch import Tensor
 from graphcal.metrics.inputs import check
 from graphcal.metrics.scores import brier_terms, nll_terms
 
-LOWEST = -100.0  # log-probability below which a class counts as impossible: keeps 0 · log 0 out of the slope
+LOG_IMPOSSIBLE = -100.0  # log-probability below which a class counts as impossible: keeps 0 · log 0 out of the slope
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def slope(z: Tensor, y: Tensor, s: float) -> float:
 
 def best_scale(log_probs: Tensor, y: Tensor) -> float:
     """The s of p^s / Σ p^s with the smallest NLL, by bisection in log s between 1/100 and 100."""
-    z = log_probs.double().clamp(min=LOWEST)
+    z = log_probs.double().clamp(min=LOG_IMPOSSIBLE)
     low, high = -4.61, 4.61
     for _ in range(40):
         middle = (low + high) / 2
@@ -49,7 +49,7 @@ def best_scale(log_probs: Tensor, y: Tensor) -> float:
 def recalibrated(log_probs: Tensor, y: Tensor, folds: int = 5) -> Tensor:
     """Log-probabilities with each fold's scale taken from the other folds."""
     fold = torch.arange(len(y), device=y.device) % folds
-    out = log_probs.double().clamp(min=LOWEST)
+    out = log_probs.double().clamp(min=LOG_IMPOSSIBLE)
     for k in range(min(folds, len(y))):
         rest = fold != k
         s = best_scale(log_probs[rest], y[rest].long()) if bool(rest.any()) else 1.0

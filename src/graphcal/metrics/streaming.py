@@ -28,7 +28,7 @@ from graphcal.metrics.ranking import aurc_of_cells, auroc_of
 from graphcal.metrics.scores import ece_of, over_of, under_of
 from graphcal.metrics.smooth import grids, kde_ece_of, smooth_ece_of
 
-KEYS = (
+TALLIED = (
     "accuracy", "confidence", "signed_gap", "ece", "ece_debiased", "ece_floor", "ece_excess", "mce", "overconfidence",
     "underconfidence", "ece_classwise", "ece_top_label", "smooth_ece", "kde_ece", "nll", "brier", "auroc", "aurc",
 )  # fmt: skip
@@ -161,4 +161,4 @@ class Tally:
 
     def to_dict(self) -> dict[str, Any]:
         """All of the metrics by key."""
-        return {"nodes": self.nodes, **{key: getattr(self, key) for key in KEYS}}
+        return {"nodes": self.nodes, **{key: getattr(self, key) for key in TALLIED}}

@@ -21,7 +21,7 @@ from graphcal.core import Recipe
 from graphcal.methods import SCAR, Uncalibrated
 from graphcal.paper.quirks.scar_per_hop import SCARPerHop
 from graphcal.paper.quirks.scar_variants import SCARWithoutGuard, SharedSCAR
-from graphcal.shift.experiments import METHODS, TableRows, rows_of, study_of
+from graphcal.shift.experiments import METHODS, TableRows, measured_rows, study_of
 from graphcal.training import Replica, Training, train, train_replicas
 
 WEIGHTS: dict[str, Recipe] = {
@@ -44,7 +44,7 @@ def weights_table(
     methods: Mapping[str, Recipe] = WEIGHTS,
 ) -> TableRows:
     """SCAR with one weight, two, only one of them, and one for each distance from the training set."""
-    return rows_of(study_of(train(data, backbone, training, seeds), data, methods))
+    return measured_rows(study_of(train(data, backbone, training, seeds), data, methods))
 
 
 def zero_decay(
@@ -59,24 +59,24 @@ def zero_decay(
     rows: TableRows = []
     for name, decay in (("as trained", None), ("zero", 0.0)):
         runs = train_replicas(data, backbone, training, [Replica(seed, final_weight_decay=decay) for seed in seeds])
-        rows += rows_of(study_of(runs, data, methods), final_decay=name)
+        rows += measured_rows(study_of(runs, data, methods), final_decay=name)
     return rows
 
 
-TABLES = {"weights": weights_table, "zero-decay": zero_decay}
+ASKED_FOR = {"weights": weights_table, "zero-decay": zero_decay}
 
 
 def reviewers(
     dataset: str = typer.Argument("citeseer", help="A dataset name or a path to a graph."),
-    table: str = typer.Option("weights", help=f"Which table: {', '.join(TABLES)}."),
+    table: str = typer.Option("weights", help=f"Which table: {', '.join(ASKED_FOR)}."),
     backbone: str = typer.Option("gcn", help="The model to train."),
     seeds: int = typer.Option(3, min=1, help="How many times to train."),
     json: bool = typer.Option(False, "--json", help="Print the rows as JSON."),
 ) -> None:
     """A table that reviewers of the SCAR paper asked for."""
-    if table not in TABLES:
-        raise typer.BadParameter(f"--table {table!r} is not one of {', '.join(TABLES)}")
-    rows = TABLES[table](graph_of(dataset), backbone, seeds=range(seeds))
+    if table not in ASKED_FOR:
+        raise typer.BadParameter(f"--table {table!r} is not one of {', '.join(ASKED_FOR)}")
+    rows = ASKED_FOR[table](graph_of(dataset), backbone, seeds=range(seeds))
     if json:
         typer.echo(json_format.dumps(rows))
     else:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CONF, ACCURACY, INK = "#0072b2", "#c44d00", "#5b636b"
-PLACES = {  # colour, marker, words
+PLACE_STYLES = {  # colour, marker, words
     "final": (CONF, "o", "final layer"),
     "global": (ACCURACY, "s", "all layers"),
     "others": (INK, "^", "all but the final layer"),
@@ -47,7 +47,7 @@ def draw_decay_sweep(rows: Sequence[dict[str, Any]], ax: Axes, measure: str = "e
         raise ValueError(f"measure={measure!r} is not in the rows; they have {has}")
     for place in dict.fromkeys(row["which"] for row in rows):
         own = sorted((row for row in rows if row["which"] == place and row["decay"] > 0), key=lambda row: row["decay"])
-        colour, marker, words = PLACES[place]
+        colour, marker, words = PLACE_STYLES[place]
         ax.errorbar(
             [row["decay"] for row in own],
             [metric.scale * row[measure] for row in own],

@@ -18,7 +18,7 @@ from graphcal.metrics.names import METRICS, Metric
 from graphcal.metrics.sample_size import LabelLimit
 from graphcal.reports import wording
 
-COLUMNS = ("accuracy", "ece", "ece_floor", "ece_excess", "nll", "brier", "fit_seconds")
+TABLE_METRICS = ("accuracy", "ece", "ece_floor", "ece_excess", "nll", "brier", "fit_seconds")
 DRAWN = ("binnings", "histogram", "slices")  # what the script needs of a method as it is
 
 
@@ -58,7 +58,11 @@ def cell(method: dict[str, Any], metric: Metric) -> dict[str, Any]:
 
 def bar(method: dict[str, Any], scale: float) -> dict[str, Any] | None:
     """The small bar of a method's ECE with floor and interval, in per cent of ``scale``; None without an ECE."""
-    ece, floor, pair = wording.mean_of(method, "ece"), wording.mean_of(method, "ece_floor"), wording.interval_of(method)
+    ece, floor, pair = (
+        wording.mean_of(method, "ece"),
+        wording.mean_of(method, "ece_floor"),
+        wording.error_interval(method),
+    )
     if ece is None:
         return None
     text = [f"ECE {wording.percent(ece)}"]
@@ -76,7 +80,7 @@ def bar(method: dict[str, Any], scale: float) -> dict[str, Any] | None:
 
 def rows(methods: wording.Methods, columns: list[Metric]) -> list[dict[str, Any]]:
     """The method table, a row per method."""
-    widest = max((wording.interval_of(m) or (0, 0))[1] for m in methods.values())
+    widest = max((wording.error_interval(m) or (0, 0))[1] for m in methods.values())
     scale = max([widest, *(wording.mean_of(m, "ece") or 0 for m in methods.values()), 1e-9]) * 1.05
     change = changes(methods)
     return [
@@ -110,7 +114,7 @@ def advices(methods: wording.Methods) -> list[tuple[str, str]]:
     found = []
     for name in dict.fromkeys((wording.before_name(methods), wording.best_name(methods))):
         method = methods[name]
-        interval = wording.interval_of(method)
+        interval = wording.error_interval(method)
         if method.get("limit") and interval is not None:
             found.append((wording.label(name, method), wording.advice(LabelLimit(**method["limit"]), interval)))
     return found
@@ -150,7 +154,9 @@ def build(results: dict[str, Any]) -> str:
         )
     results = finite(results)
     methods = results["methods"]
-    columns = [METRICS[key] for key in COLUMNS if any(wording.mean_of(m, key) is not None for m in methods.values())]
+    columns = [
+        METRICS[key] for key in TABLE_METRICS if any(wording.mean_of(m, key) is not None for m in methods.values())
+    ]
     pictures = {k: drawn(m) for k, m in methods.items() if m.get("binnings")}
     labels = {k: wording.label(k, m) for k, m in methods.items()}
     before = wording.before_name(methods)

@@ -42,7 +42,7 @@ def read_results(path: str | Path) -> dict[str, Any]:
     return found
 
 
-def name_of(results: Mapping[str, Any]) -> str:
+def run_name(results: Mapping[str, Any]) -> str:
     return " ".join(str(results[k]) for k in ("dataset", "backbone") if results.get(k)) or "results"
 
 
@@ -56,7 +56,7 @@ def combine(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
         methods = {k: m for r in reversed(several) for k, m in r["methods"].items()}
         order = list(dict.fromkeys(k for r in several for k in r["methods"]))
         return {**first, "methods": {k: methods[k] for k in order}, "verdict": None}
-    names = [name_of(r) for r in several]
+    names = [run_name(r) for r in several]
     names = [n if names.count(n) == 1 else f"{n} #{i + 1}" for i, n in enumerate(names)]
     methods = {
         f"{n}: {k}": {**m, "title": f"{n}: {label(k, m)}"}

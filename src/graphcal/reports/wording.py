@@ -37,7 +37,7 @@ def mean_of(method: dict[str, Any], key: str) -> float | None:
     return None if value is None else float(value)
 
 
-def interval_of(method: dict[str, Any]) -> tuple[float, float] | None:
+def error_interval(method: dict[str, Any]) -> tuple[float, float] | None:
     pair = method.get("ece_interval")
     return None if not pair else (float(pair[0]), float(pair[1]))
 
@@ -68,7 +68,7 @@ def kept_name(methods: Methods) -> str:
 
 def is_off(method: dict[str, Any]) -> bool | None:
     """Is the method measurably miscalibrated? None when nothing tells."""
-    p, interval = method.get("p"), interval_of(method)
+    p, interval = method.get("p"), error_interval(method)
     if p is None and interval is None:
         return None
     return (p is not None and p <= 0.05) or (interval is not None and interval[0] > 0)
@@ -122,7 +122,7 @@ def answers(results: dict[str, Any]) -> list[Answer]:
     ]
     if best is not old:
         found.append(_repair(methods, off))
-    interval = interval_of(kept)
+    interval = error_interval(kept)
     if interval is not None:
         left = "measurably off" if is_off(kept) else "no different from sampling noise"
         found.append(
@@ -177,7 +177,7 @@ def verdict(results: dict[str, Any]) -> str:
 
 def _remainder(method: dict[str, Any]) -> str:
     """What is left after repair."""
-    interval = interval_of(method)
+    interval = error_interval(method)
     if interval is None:
         return ""
     if not is_off(method):

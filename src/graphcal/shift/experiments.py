@@ -41,7 +41,7 @@ def study_of(runs: Sequence[Run], data: Data, methods: Mapping[str, Recipe]) -> 
     return Study.of([run.outputs for run in runs], methods, on=data.val_mask)
 
 
-def rows_of(study: Study, **labels: Any) -> TableRows:
+def measured_rows(study: Study, **labels: Any) -> TableRows:
     """A row per method, measured on the test nodes; ``labels`` go before the numbers."""
     test = study.graph.test_mask
     rows = []
@@ -60,7 +60,7 @@ def wrong_predictions(
     methods: Mapping[str, Recipe] = METHODS,
 ) -> TableRows:
     """Confidence on right and on wrong predictions, before and after each method."""
-    return rows_of(study_of(train(data, backbone, training, seeds), data, methods))
+    return measured_rows(study_of(train(data, backbone, training, seeds), data, methods))
 
 
 def out_of_distribution(
@@ -87,7 +87,7 @@ def out_of_distribution(
         for share in shares:
             changed = change(data, share, generator)
             views = [observe(run.model, changed) for run in runs]
-            rows += rows_of(study.carried_to(views), shift=shift, share=share)
+            rows += measured_rows(study.carried_to(views), shift=shift, share=share)
     known = without_class(data, unknown)
     return rows + _unknown_class(study_of(train(known, backbone, training, seeds), known, methods))
 
@@ -95,7 +95,7 @@ def out_of_distribution(
 def _unknown_class(study: Study) -> TableRows:
     """The rows of a graph from which a class was left out, with the confidence on that class."""
     test, unknown = study.graph.test_mask, study.graph.unknown_mask
-    rows = rows_of(study, shift="unknown class", share=1.0)
+    rows = measured_rows(study, shift="unknown class", share=1.0)
     for row in rows:
         conf = [confidence(lp)[0] for lp in study.log_probs(row["method"])]
         row["confidence_unknown"] = fmean(float(c[unknown].mean()) for c in conf)

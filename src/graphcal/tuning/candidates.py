@@ -6,7 +6,7 @@ other folds (`graphcal.study.held_out`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import stdev
@@ -22,8 +22,8 @@ from graphcal.metrics import Scores, mean_scores, score
 from graphcal.models import backbone_of
 from graphcal.study import held_out
 from graphcal.training import Replica, Run, Training, default_training, train_replicas
+from graphcal.training.trainer import Progress
 
-Progress = Callable[[int, int, int], None]  # epoch, epochs at most, replicas still training
 FOLDS = 5
 
 

@@ -29,7 +29,8 @@ from torch_geometric.data import Data
 
 from graphcal.core import Recipe
 from graphcal.training import Run, Training
-from graphcal.tuning.candidates import Candidates, DecayCandidate, Progress
+from graphcal.training.trainer import Progress
+from graphcal.tuning.candidates import Candidates, DecayCandidate
 
 FRACTIONS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.0)  # of the base decay: the default grid
 LOWEST = 0.01  # of the base decay: the lower end of the bisection, as far as the paper's sweep goes

@@ -21,7 +21,8 @@ from graphcal.methods import Uncalibrated
 from graphcal.metrics import mean_scores
 from graphcal.study import Study
 from graphcal.training import Replica, Training, train_replicas
-from graphcal.tuning.candidates import Progress, training_or_default
+from graphcal.training.trainer import Progress
+from graphcal.tuning.candidates import training_or_default
 
 PAPER_DECAYS = (5e-3, 5e-4, 5e-5, 5e-6)
 PLACES = ("final", "global", "others")
