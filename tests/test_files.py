@@ -1,4 +1,4 @@
-"""A file is there whole, or not at all."""
+"""A file is there whole, or not at all; a folder that cannot be written is refused before the work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphcal import files
-from graphcal.files import atomic_file, read_toml, write_atomically
+from graphcal.files import atomic_file, check_writable, read_toml, write_atomically
 
 
 def test_text_and_bytes_are_written_and_folders_made(tmp_path: Path) -> None:
@@ -55,3 +55,24 @@ def test_toml_is_read_and_what_is_none_is_named(tmp_path: Path) -> None:
     write_atomically(tmp_path / "a.toml", "a = = 1")
     with pytest.raises(ValueError, match=r"a\.toml is not TOML"):
         read_toml(tmp_path / "a.toml")
+
+
+def test_a_probe_leaves_nothing_behind(tmp_path: Path) -> None:
+    check_writable(tmp_path / "new" / "folder")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "old").mkdir()
+    check_writable(tmp_path / "old")
+    assert [p.name for p in tmp_path.iterdir()] == ["old"]
+    assert list((tmp_path / "old").iterdir()) == []
+
+
+def test_a_folder_that_is_a_file_and_a_full_disk_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ValueError, match="cannot write to .*file"):
+        check_writable(tmp_path / "file")
+    with pytest.raises(ValueError, match="cannot write to .*inside"):
+        check_writable(tmp_path / "file" / "inside")
+    monkeypatch.setattr(files.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(ValueError, match="cannot write to .*new: No space left on device"):
+        check_writable(tmp_path / "new")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]

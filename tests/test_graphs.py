@@ -2,7 +2,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from graphcal.graphs import edge_homophily, neighbour_agreement, structure
+from graphcal.graphs import neighbour_agreement, structure
 
 # 0 - 1 - 2 - 3   4 (isolated); node 0 is in the training set
 PATH = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
@@ -43,12 +43,11 @@ def test_facts_are_shared_until_the_graph_changes():
     assert structure(data).degree.tolist() == [1, 1, 0, 0, 0]
 
 
-def test_neighbour_mean_agreement_and_homophily():
+def test_neighbour_mean_and_agreement():
     data = path()
     facts = structure(data)
     assert facts.neighbour_mean(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])).tolist() == [2, 2, 3, 3, 5]
     assert neighbour_agreement(data.y, facts).tolist() == [1, 0.5, 0.5, 1, 1]
-    assert abs(edge_homophily(data.y, data.edge_index) - 4 / 6) < 1e-12
 
 
 def test_without_a_training_mask_every_node_is_far():

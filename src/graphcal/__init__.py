@@ -13,7 +13,6 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from graphcal.core import Calibration, FinalLayer, Outputs, Recipe
     from graphcal.datasets import load, read, synthetic
-    from graphcal.experiment import run
     from graphcal.explanation import explain
     from graphcal.graphs import structure
     from graphcal.methods import CALIBRATORS, SCAR, TemperatureScaling
@@ -21,7 +20,10 @@ if TYPE_CHECKING:
     from graphcal.models import BACKBONES
     from graphcal.observation import observe
     from graphcal.persist import restore, save
+    from graphcal.pipeline import run
+    from graphcal.reports import report
     from graphcal.serving import CalibratedModel
+    from graphcal.study import Study
     from graphcal.training import Run, Training, param_groups, train
     from graphcal.tuning import tune_decay
 
@@ -36,6 +38,7 @@ _WHERE = {
     "Recipe": "core",
     "Run": "training",
     "SCAR": "methods",
+    "Study": "study",
     "TemperatureScaling": "methods",
     "Training": "training",
     "evaluate": "metrics",
@@ -44,8 +47,9 @@ _WHERE = {
     "observe": "observation",
     "param_groups": "training",
     "read": "datasets",
+    "report": "reports",
     "restore": "persist",
-    "run": "experiment",
+    "run": "pipeline",
     "save": "persist",
     "structure": "graphs",
     "synthetic": "datasets",

@@ -1,4 +1,5 @@
-"""One atomic write: a file has all of its content under its name, or does not exist. And one way to read TOML."""
+"""One atomic write: a file has all of its content under its name, or does not exist. A probe that a folder can be written. And
+one way to read TOML."""
 
 from __future__ import annotations
 
@@ -38,6 +39,24 @@ def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> Path
     with atomic_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
     return Path(path)
+
+
+def check_writable(folder: str | os.PathLike[str], size: int = 1 << 20) -> None:
+    """Refuse a folder that cannot be made or does not take ``size`` bytes; leaves nothing behind.
+
+    Called before long work, so that a full or read-only disk costs seconds and not the result.
+    """
+    folder = Path(folder)
+    made = [path for path in (folder, *folder.parents) if not path.exists()]  # innermost first
+    probe = folder / f".probe.{os.getpid()}.{secrets.token_hex(4)}"
+    try:
+        write_atomically(probe, bytes(size))
+    except OSError as error:
+        raise ValueError(f"cannot write to {folder}: {error.strerror or error}") from error
+    finally:
+        for remove in (probe.unlink, *(path.rmdir for path in made)):
+            with contextlib.suppress(OSError):  # it was never made, or another process has put something there
+                remove()
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:

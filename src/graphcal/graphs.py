@@ -121,13 +121,6 @@ def neighbour_agreement(pred: Tensor, facts: Structure) -> Tensor:
     return torch.where(facts.degree > 0, total / facts.degree.clamp(min=1), torch.ones_like(total))
 
 
-def edge_homophily(y: Tensor, edge_index: Tensor) -> float:
-    """Share of edges whose two ends have the same label (edges with an unlabelled end are left out)."""
-    row, col = edge_index
-    known = (y[row] >= 0) & (y[col] >= 0)
-    return float((y[row] == y[col])[known].double().mean()) if known.any() else float("nan")
-
-
 _memo: WeakIdKeyDictionary = WeakIdKeyDictionary()  # Data -> (what it was computed from, Structure)
 
 

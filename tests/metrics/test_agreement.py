@@ -110,6 +110,6 @@ def test_errors_are_in_order_and_add_up(case):
     assert over + under == pytest.approx(ece)
     assert under - over == pytest.approx(metrics.signed_gap(log_probs, labels))
     assert abs(under - over) - 1e-12 <= ece <= mce + 1e-12
-    assert ece <= metrics.top_label_ece(log_probs, labels) + 1e-12
+    assert ece <= metrics.ece_top_label(log_probs, labels) + 1e-12
     assert metrics.smooth_ece(log_probs, labels) <= 1
     assert 0 <= metrics.aurc(log_probs, labels) <= 1

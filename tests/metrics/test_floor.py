@@ -1,4 +1,4 @@
-"""The floor is right, by simulation and by brute force; the debiased error is less biased than the plain one."""
+"""The floor is right, by simulation and by brute force; debiasing removes bias; the test keeps its level."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ import pytest
 import torch
 from known_truth import binary, confidences, draw
 
-from graphcal.metrics import ece, ece_debiased, ece_floor, floor_interval
+from graphcal.metrics import calibration_test, ece, ece_debiased, ece_floor, floor_interval
 from graphcal.metrics.bins import bin_of, equal_width_edges
 from graphcal.metrics.floor import expected_abs_normal, floor_of, mean_abs_deviation
 
@@ -92,3 +92,39 @@ def test_debiasing_removes_bias(offset, left):
     bias = sum(plain) / 150 - offset
     assert bias > 0.005
     assert abs(sum(debiased) / 150 - offset) < left * bias
+
+
+def rejected(shape, offset, simulations, statistic="cumulative"):
+    g = torch.Generator().manual_seed(11)
+    found = 0
+    for _ in range(simulations):
+        conf = confidences(shape, 1000, g) * 0.9 + 0.05
+        data = binary(conf, draw(conf - offset, g))
+        found += calibration_test(*data, statistic, draws=99, generator=g).p <= 0.05
+    return found / simulations
+
+
+@pytest.mark.parametrize("shape", ["even", "high"])
+def test_calibrated_models_are_rejected_at_the_stated_rate(shape):
+    assert 0.03 <= rejected(shape, 0.0, 1000) <= 0.07
+
+
+def test_the_binned_statistic_keeps_the_level_too():
+    assert 0.03 <= rejected("even", 0.0, 800, "ece") <= 0.07
+
+
+@pytest.mark.parametrize("offset", [0.05, -0.05])
+def test_five_points_are_found_on_a_thousand_nodes(offset):
+    assert rejected("even", offset, 300) > 0.9
+
+
+def test_an_unknown_statistic_is_refused():
+    conf = torch.full((20,), 0.8, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"statistic must be one of cumulative, ece, got 'ks'"):
+        calibration_test(*binary(conf, torch.ones(20)), statistic="ks")
+
+
+def test_p_is_never_zero_and_says_how_many_draws_it_had():
+    found = calibration_test(*binary(torch.full((500,), 0.9, dtype=torch.float64), torch.zeros(500)), draws=99)
+    assert found.p == pytest.approx(0.01)
+    assert found.to_dict()["draws"] == 99

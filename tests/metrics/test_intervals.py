@@ -4,7 +4,7 @@ import pytest
 import torch
 from known_truth import binary, confidences, draw, predictions
 
-from graphcal.metrics import block_ece_interval, ece, ece_interval, mean_ece_interval
+from graphcal.metrics import block_ece_interval, ece, ece_interval
 from graphcal.metrics.bins import bin_of, equal_width_edges
 from graphcal.metrics.intervals import random_blocks
 
@@ -64,14 +64,20 @@ def test_perfect_predictions_have_the_interval_zero():
 
 def test_one_seed_has_the_interval_of_the_mean_over_one_seed():
     log_probs, y = predictions(800, scale=0.7)
-    assert mean_ece_interval([log_probs], y, draws=2000) == pytest.approx(
-        ece_interval(log_probs, y, draws=2000), abs=0.006
-    )
+    assert ece_interval([log_probs], y) == ece_interval(log_probs, y)
+
+
+def test_seeds_of_a_large_sample_use_normal_noise_and_agree(monkeypatch):
+    y = predictions(3000, scale=0.7)[1]
+    seeds = [predictions(3000, scale=s)[0] for s in (0.6, 0.7, 0.8)]
+    resampled = ece_interval(seeds, y, draws=2000)
+    monkeypatch.setattr("graphcal.metrics.intervals.RESAMPLE_UP_TO", 100)
+    assert ece_interval(seeds, y, draws=2000) == pytest.approx(resampled, abs=0.003)
 
 
 def test_ten_seeds_on_the_same_nodes_are_not_ten_times_the_nodes():
     log_probs, y = predictions(800, scale=0.7)
-    one, ten = ece_interval(log_probs, y), mean_ece_interval([log_probs] * 10, y)
+    one, ten = ece_interval(log_probs, y), ece_interval([log_probs] * 10, y)
     assert ten[1] - ten[0] == pytest.approx(one[1] - one[0], rel=0.2)
 
 

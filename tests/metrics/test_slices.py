@@ -5,7 +5,7 @@ import torch
 
 from conftest import random_graph
 from graphcal.graphs import structure
-from graphcal.metrics import slices, worst
+from graphcal.metrics import changed_nodes, measure_slices, worst_slice
 from graphcal.metrics.slices import merged
 
 
@@ -26,7 +26,7 @@ def confident(y, conf, right_share, generator):
 def test_every_grouping_covers_every_node_once(graph):
     g = torch.Generator().manual_seed(0)
     log_probs = confident(graph.y, torch.full((1200,), 0.8, dtype=torch.float64), 0.8, g)
-    found = slices(log_probs, graph.y, graph.test_mask, structure(graph))
+    found = measure_slices(log_probs, graph.y, graph.test_mask, structure(graph))
     for by in {s.by for s in found}:
         assert sum(s.nodes for s in found if s.by == by) == int(graph.test_mask.sum()), by
 
@@ -35,37 +35,37 @@ def test_figures_of_a_group_by_hand(graph):
     g = torch.Generator().manual_seed(0)
     log_probs = confident(graph.y, torch.full((1200,), 0.8, dtype=torch.float64), 0.6, g)
     facts = structure(graph)
-    two = next(s for s in slices(log_probs, graph.y, graph.test_mask, facts) if s.group == "2 hops")
+    two = next(s for s in measure_slices(log_probs, graph.y, graph.test_mask, facts) if s.group == "2 hops")
     own = graph.test_mask & (facts.hops == 2)
     right = float((log_probs.argmax(1) == graph.y)[own].double().mean())
     assert two.nodes == int(own.sum())
     assert (two.accuracy, two.confidence) == (pytest.approx(right), pytest.approx(0.8))
-    assert two.gap == pytest.approx(right - 0.8)
-    assert two.gap_low < two.gap < two.gap_high
+    assert two.signed_gap == pytest.approx(right - 0.8)
+    assert two.signed_gap_low < two.signed_gap < two.signed_gap_high
 
 
 def test_the_group_that_is_off_is_named(graph):
     g, facts = torch.Generator().manual_seed(1), structure(graph)
     far = facts.hops == 2
     log_probs = confident(graph.y, torch.where(far, 0.9, 0.7).double(), torch.where(far, 0.5, 0.7), g)
-    named = worst(slices(log_probs, graph.y, graph.test_mask, facts))
+    named = worst_slice(measure_slices(log_probs, graph.y, graph.test_mask, facts))
     assert (named.by, named.group) == ("distance from training", "2 hops")
-    assert named.gap < -0.3
+    assert named.signed_gap < -0.3
 
 
 def test_a_calibrated_model_has_no_group_far_off(graph):
     g, facts = torch.Generator().manual_seed(2), structure(graph)
     conf = 0.5 + 0.4 * torch.rand(1200, generator=g, dtype=torch.float64)
-    found = slices(confident(graph.y, conf, conf, g), graph.y, graph.test_mask, facts)
-    assert max((s.certain for s in found if s.by in ("degree", "distance from training")), default=0) < 0.03
+    found = measure_slices(confident(graph.y, conf, conf, g), graph.y, graph.test_mask, facts)
+    assert max((s.certain_gap for s in found if s.by in ("degree", "distance from training")), default=0) < 0.03
 
 
 def test_right_and_wrong_are_never_the_worst(graph):
     g, facts = torch.Generator().manual_seed(2), structure(graph)
     conf = torch.full((1200,), 0.7, dtype=torch.float64)
-    found = slices(confident(graph.y, conf, conf, g), graph.y, graph.test_mask, facts)
+    found = measure_slices(confident(graph.y, conf, conf, g), graph.y, graph.test_mask, facts)
     assert {s.group for s in found if s.by == "outcome"} == {"right", "wrong"}
-    named = worst(found)
+    named = worst_slice(found)
     assert named is None or named.by != "outcome"
 
 
@@ -86,7 +86,7 @@ def test_small_classes_are_flagged():
     graph = random_graph(nodes=200, classes=4, train=40, val=100)
     g = torch.Generator().manual_seed(0)
     conf = torch.full((200,), 0.8, dtype=torch.float64)
-    found = slices(confident(graph.y, conf, 0.8, g), graph.y, graph.test_mask, structure(graph))
+    found = measure_slices(confident(graph.y, conf, 0.8, g), graph.y, graph.test_mask, structure(graph))
     assert all(s.small for s in found if s.by == "predicted class")
     assert all(s.nodes < 30 for s in found if s.small)
 
@@ -95,13 +95,31 @@ def test_seeds_are_pooled_but_nodes_count_once(graph):
     g, facts = torch.Generator().manual_seed(0), structure(graph)
     conf = torch.full((1200,), 0.8, dtype=torch.float64)
     log_probs = confident(graph.y, conf, 0.7, g)
-    one, five = (slices(lp, graph.y, graph.test_mask, facts) for lp in (log_probs, [log_probs] * 5))
+    one, five = (measure_slices(lp, graph.y, graph.test_mask, facts) for lp in (log_probs, [log_probs] * 5))
     for a, b in zip(one, five):
         assert (a.group, a.nodes) == (b.group, b.nodes)
-        assert (b.gap, b.gap_low, b.gap_high) == pytest.approx((a.gap, a.gap_low, a.gap_high))
+        assert (b.signed_gap, b.signed_gap_low, b.signed_gap_high) == pytest.approx(
+            (a.signed_gap, a.signed_gap_low, a.signed_gap_high)
+        )
 
 
 def test_class_names_can_be_given(graph):
     log_probs = confident(graph.y, torch.full((1200,), 0.8, dtype=torch.float64), 0.7, torch.Generator())
-    found = slices(log_probs, graph.y, graph.test_mask, structure(graph), names=["AI", "DB", "IR", "ML"])
+    found = measure_slices(log_probs, graph.y, graph.test_mask, structure(graph), names=["AI", "DB", "IR", "ML"])
     assert [s.group for s in found if s.by == "predicted class"] == ["AI", "DB", "IR", "ML"]
+
+
+def test_changed_nodes_are_those_that_moved_most(graph):
+    g, facts = torch.Generator().manual_seed(0), structure(graph)
+    conf = 0.5 + 0.4 * torch.rand(1200, generator=g, dtype=torch.float64)
+    before = confident(graph.y, conf, 0.7, torch.Generator().manual_seed(1))
+    moved = conf.clone()
+    moved[graph.test_mask.nonzero()[:3, 0]] = torch.tensor([0.99, 0.98, 0.97], dtype=torch.float64)
+    after = confident(graph.y, moved, 0.7, torch.Generator().manual_seed(1))
+    found = changed_nodes([after], [before], graph.y, graph.test_mask, facts)
+    assert {n.node for n in found} == set(graph.test_mask.nonzero()[:3, 0].tolist())
+    steps = [abs(n.after - n.before) for n in found]
+    assert steps == sorted(steps, reverse=True)
+    one = found[0]
+    assert (one.degree, one.hops) == (int(facts.degree[one.node]), int(facts.hops[one.node]))
+    assert changed_nodes([before], [before], graph.y, graph.test_mask, facts) == []

@@ -24,8 +24,8 @@ def both():
         "ece_debiased",
         "overconfidence",
         "underconfidence",
-        "classwise_ece",
-        "top_label_ece",
+        "ece_classwise",
+        "ece_top_label",
         "nll",
         "brier",
         "smooth_ece",
@@ -72,5 +72,5 @@ def test_only_equal_classes_and_bins_add():
 def test_chunks_inside_one_call_are_the_same_as_one_chunk(monkeypatch):
     log_probs, y = predictions(1000, scale=0.7)
     whole = metrics.reliability(log_probs, y)
-    monkeypatch.setattr("graphcal.metrics.chunks.CHUNK", 64)
+    monkeypatch.setattr("graphcal.metrics.inputs.CHUNK", 64)
     torch.testing.assert_close(metrics.reliability(log_probs, y).gap, whole.gap)

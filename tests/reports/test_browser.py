@@ -4,10 +4,10 @@ import os
 import shutil
 
 import pytest
-from sample_results import sample_results
 
 from conftest import random_graph
-from graphcal.reports import write
+from graphcal.reports import report
+from sample_results import sample_results
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
@@ -31,7 +31,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    return write(sample_results(), tmp_path_factory.mktemp("report") / "report.html")
+    return report(sample_results()).write(tmp_path_factory.mktemp("report") / "report.html")
 
 
 class Opened:
@@ -71,12 +71,12 @@ def test_the_verdict_is_the_first_thing_to_read(opened):
 @pytest.mark.parametrize("method", ["ts", "scar", "sharp"])
 @pytest.mark.parametrize("binning", ["10 equal-width", "20 equal-mass"])
 def test_method_and_bins_switch(opened, method, binning):
-    page, bins = opened.page, sample_results()["methods"][method]["measurement"]["binnings"][binning]
+    page, bins = opened.page, sample_results()["methods"][method]["binnings"][binning]
     page.locator("#method").select_option(method)
     page.locator("#binning").select_option(binning)
     caption = page.locator("#after figcaption").inner_text()
     assert f"ECE {100 * bins['ece']:.1f} %" in caption
-    assert f"floor {100 * bins['floor']:.1f} %" in caption
+    assert f"floor {100 * bins['ece_floor']:.1f} %" in caption
     drawn = [n for n in bins["count"] if n]
     assert page.locator("#after .plot circle").count() == len(drawn)
     assert page.locator(f"#methods tr[data-method={method}].chosen").count() == 1
@@ -89,13 +89,13 @@ def test_the_left_diagram_can_be_another_method(opened):
 
 
 def test_points_are_drawn_where_the_numbers_say(opened):
-    page, bins = opened.page, sample_results()["methods"]["none"]["measurement"]["binnings"]["20 equal-width"]
+    page, bins = opened.page, sample_results()["methods"]["none"]["binnings"]["20 equal-width"]
     full = [b for b, n in enumerate(bins["count"]) if n]
     dots = page.locator("#before .plot circle")
     for dot, b in zip(dots.all(), full):
         x = (float(dot.get_attribute("cx")) - 44) / (420 - 44 - 12)
         y = (400 - 44 - float(dot.get_attribute("cy"))) / (400 - 12 - 44)
-        assert (x, y) == pytest.approx((bins["conf"][b], bins["accuracy"][b]), abs=1e-4)
+        assert (x, y) == pytest.approx((bins["confidence"][b], bins["accuracy"][b]), abs=1e-4)
 
 
 def column(page, number):
@@ -145,7 +145,7 @@ def test_a_screen_reader_finds_names_for_everything(opened):
 
 
 def test_slices_and_changed_nodes_follow_the_method(opened):
-    page, found = opened.page, sample_results()["methods"]["scar"]["measurement"]
+    page, found = opened.page, sample_results()["methods"]["scar"]
     page.locator("#method").select_option("scar")
     assert page.locator("#slices figure").count() == 4
     first = page.locator("#changed tbody tr").first.inner_text()
@@ -157,7 +157,7 @@ def test_slices_and_changed_nodes_follow_the_method(opened):
 def test_numbers_are_there_as_text_too(opened):
     page = opened.page
     page.locator("summary").click()
-    bins = sample_results()["methods"]["ts"]["measurement"]["binnings"]["20 equal-width"]
+    bins = sample_results()["methods"]["ts"]["binnings"]["20 equal-width"]
     page.locator("#method").select_option("ts")
     assert page.locator("#numbers tr").count() == 1 + sum(n > 0 for n in bins["count"])
 
@@ -218,7 +218,7 @@ def test_nothing_is_cut_off_on_a_phone_or_a_desk(browser, file):
 
 
 def test_the_page_of_a_real_run_works(browser, tmp_path):
-    from graphcal.experiment import run
+    from graphcal.pipeline import run
     from graphcal.training import Training
 
     done = run(random_graph(nodes=400), seeds=range(2), training=Training(epochs=40, hidden_channels=16))

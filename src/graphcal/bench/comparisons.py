@@ -9,7 +9,7 @@ nodes that a run has for itself; the nodes that runs share add the same error to
 sd_r the error of d_r from resampling its nodes. mean(d) / sqrt(Var) is read against Student's t with R - 1 degrees of freedom.
 Over graphs (`over_graphs`): each graph gives one difference, its rows averaged, because rows of one graph share test nodes;
 under the null hypothesis its sign is a coin.
-Over many rows: mean ranks and their critical difference (`graphcal.plots.ranks`, Demšar 2006).
+Over many rows: mean ranks and their critical difference (`graphcal.metrics.ranks`, Demšar 2006).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from scipy import stats
 from torch import Tensor
 
 from graphcal.bench.records import Record, Store
-from graphcal.metrics.compare import compare, holm, terms
-from graphcal.plots.ranks import Ranks, ranks
+from graphcal.metrics.comparison import compare, holm, terms
+from graphcal.metrics.names import metric_of
+from graphcal.metrics.ranks import Ranks, rank_methods
 
 LEVEL = 0.05
 DRAWS = 200  # enough for the standard error of one run among several
-HIGHER_IS_BETTER = ("accuracy",)
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,8 @@ def against(reference: str, keys: Mapping[str, Sequence[str]], store: Store, met
 
 def best_of(keys: Mapping[str, Sequence[str]], store: Store, metric: str) -> tuple[str, dict[str, Difference]]:
     """The method with the best mean, and every other one minus it."""
-    sign = -1 if metric in HIGHER_IS_BETTER else 1
-    means = {m: sign * _mean([value(store.record(k), metric) for k in of]) for m, of in keys.items()}
-    best = min(means, key=lambda m: means[m])
+    means = {m: _mean([value(store.record(k), metric) for k in of]) for m, of in keys.items()}
+    best = min(means, key=lambda m: metric_of(metric).cost(means[m]))
     return best, against(best, keys, store, metric)
 
 
@@ -112,5 +111,5 @@ def ranks_of(table: Sequence[Mapping[str, float]], metric: str) -> Ranks | None:
     """Mean ranks over the rows, each a value for every method; None for fewer than three methods or two rows."""
     if len(table) < 2 or len(table[0]) < 3:
         return None
-    sign = -1 if metric in HIGHER_IS_BETTER else 1
-    return ranks({method: [sign * row[method] for row in table] for method in table[0]}, 1 - LEVEL)
+    cost = metric_of(metric).cost
+    return rank_methods({method: [cost(row[method]) for row in table] for method in table[0]}, 1 - LEVEL)

@@ -19,10 +19,11 @@ from graphcal.bench.contents import axis_cells, axis_title, seconds_blocks, tabl
 from graphcal.bench.costs import clock
 from graphcal.bench.document import Block, Command, Drawing, Heading, html, markdown, paragraph
 from graphcal.bench.figures import figure_of
-from graphcal.bench.metric_names import EXPORTED
 from graphcal.bench.tabulation import Table
 from graphcal.files import write_atomically
 from graphcal.plots.figure import svg
+
+EXPORTED = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "nll", "brier", "signed_gap")
 
 
 def write_files(table: Table, folder: Path) -> list[Path]:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphcal.bench.metric_names import PERCENT, TITLES
 from graphcal.bench.tabulation import Entry, Row, Table
-from graphcal.metrics.bins import Reliability
-from graphcal.metrics.seeds import pooled
+from graphcal.metrics.bins import Reliability, mean_reliability
+from graphcal.metrics.names import metric_of
+from graphcal.metrics.ranks import Ranks
 from graphcal.plots import draw_confidences, draw_reliability, draw_runtime, draw_sweep
 from graphcal.plots.figure import HEIGHT, panels
 
@@ -42,12 +42,12 @@ def figure_of(table: Table) -> Figure | None:
 
 def reliability_of(entry: Entry) -> Reliability:
     """The mean reliability over runs, from the bins of the records."""
-    return pooled([_reliability(record.result["bins"]) for record in entry.records])
+    return mean_reliability([_reliability(record.result["bins"]) for record in entry.records])
 
 
 def _reliability(bins: Mapping[str, Any]) -> Reliability:
     count = torch.tensor(bins["count"], dtype=torch.float64)
-    conf = torch.tensor([c or 0.0 for c in bins["conf"]], dtype=torch.float64)
+    conf = torch.tensor([c or 0.0 for c in bins["confidence"]], dtype=torch.float64)
     right = torch.tensor(bins["right"], dtype=torch.float64)
     # sums of c (1 - c) and (right - c)^2 with c at its bin's mean: exact but for the spread of c inside a bin
     variance = count * conf * (1 - conf)
@@ -108,8 +108,7 @@ def _sweep(table: Table) -> Figure | None:
                 [float(row.place[x]) for row in rows], curves, ax, asked.get("label", x), bool(asked.get("log", False))
             )
             ax.set_title(name, fontsize="small")
-            title = TITLES.get(metric, metric)
-            ax.set_ylabel(f"{title}, %" if metric in PERCENT else title)
+            ax.set_ylabel(metric_of(metric).heading)
     return figure
 
 
@@ -129,7 +128,7 @@ def _runtime(table: Table) -> Figure | None:
 
 
 def _rank_diagram(table: Table) -> Figure | None:
-    from graphcal.plots.ranks import Ranks, draw_ranks
+    from graphcal.plots.ranks import draw_ranks
 
     if table.ranks is None:
         return None
@@ -143,6 +142,6 @@ def _rank_diagram(table: Table) -> Figure | None:
     )
     figure, axes = panels(1, 1, 2.5 * HEIGHT)
     draw_ranks(named, axes[0][0])
-    metric = table.preset.metric
-    axes[0][0].set_title(f"{TITLES.get(metric, metric)}: mean ranks over {found.tasks} rows", fontsize="small")
+    title = metric_of(table.preset.metric).title
+    axes[0][0].set_title(f"{title}: mean ranks over {found.tasks} rows", fontsize="small")
     return figure

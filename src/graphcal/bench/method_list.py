@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from graphcal.bench.comparisons import LEVEL, over_graphs
 from graphcal.bench.document import Block, Footnotes, Grid, Heading, Text, cells, paragraph
-from graphcal.bench.metric_names import PERCENT, number
-from graphcal.bench.tabulation import Entry, Table
-from graphcal.metrics.compare import holm
+from graphcal.bench.tabulation import Entry, Table, number
+from graphcal.metrics.comparison import holm
+from graphcal.metrics.names import metric_of
 
 HEADER = ["method", "accuracy", "ECE", "floor", "excess", "NLL", "Brier", "ECE all", "floor all", "NLL all", "changed"]
 OVER_GRAPHS = (("ece_excess", "test"), ("nll", "test"), ("ece_excess", "unlabelled"), ("nll", "unlabelled"))
@@ -58,7 +58,7 @@ def _difference(entry: Entry, metric: str) -> str:
         return ""
     gap = entry.against[metric]
     mark = "" if not gap.real else _mark(gap.value)
-    return number(100 * gap.value if metric in PERCENT else gap.value, metric, "+") + mark
+    return metric_of(metric).text(gap.value, sign=True) + mark
 
 
 def _mark(difference: float) -> str:

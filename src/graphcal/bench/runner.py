@@ -1,9 +1,8 @@
-"""Compute cells: train (or find) the models, calibrate, measure, write.
+"""Compute cells: train (or find) the models, study, write.
 
-    base -> trained models (cached) -> Outputs on a graph without test labels -> recipe.fit -> log-probabilities -> measure
+    training group -> trained models (cached) -> Outputs -> Study (blinds, fits, applies, measures) -> record
 
-Only `measured` sees test labels: a calibrator gets a graph from which they have been taken (`graphcal.core.blinded`), and
-models are trained on a graph where every label outside the training and validation nodes is gone.
+Models are trained on a graph where every label outside the training and validation nodes is gone.
 """
 
 from __future__ import annotations
@@ -20,92 +19,75 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcal import metrics
 from graphcal.bench.engines import Engine, JobResult, Tick
 from graphcal.bench.models import Graphs, Models, models_of
 from graphcal.bench.records import Record, Store
 from graphcal.bench.spec import Cell, Job, TrainingGroup
-from graphcal.core import Calibration, blinded
 from graphcal.methods import CALIBRATORS
+from graphcal.metrics import Scores, reliability
+from graphcal.study import FittedRun, Study
 from graphcal.versions import installed_versions
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """A calibrator on one candidate training, and what validation says of it."""
+class Tried:
+    """A cell's calibrator on one candidate training, and what validation says of it."""
 
-    base: TrainingGroup
-    calibration: Calibration
-    logits: Tensor  # (N, C)
-    log_probs: Tensor  # (N, C)
-    validation_nll: float
+    group: TrainingGroup
     train_seconds: float
-    fit_seconds: float
-    apply_seconds: float
+    study: Study
+    validation: Scores
+
+    @property
+    def fitted(self) -> FittedRun:
+        """The one calibrator on the one run."""
+        ((one,),) = self.study.fitted.values()
+        return one
+
+    def scores(self, nodes: Tensor, bins: int) -> Scores:
+        ((one,),) = self.study.scores(nodes, bins).values()
+        return one
 
 
-def calibrated(cell: Cell, base: TrainingGroup, models: Models, graph: Data) -> Fitted:
-    out = models.outputs[cell.run](blinded(graph))
+def try_group(cell: Cell, group: TrainingGroup, models: Models, graph: Data) -> Tried:
+    """Fit the cell's calibrator on the validation nodes of one candidate; seconds are those of one core."""
+    out = models.outputs[cell.run](graph)
     stop = {"val": graph.val_mask, "train": graph.train_mask, "none": None}[cell.stop]
-    started = time.process_time()
-    calibration = CALIBRATORS[cell.calibrator](**cell.settings).fit(out, on=graph.val_mask, stop=stop)
-    fitted = time.process_time()
-    with torch.no_grad():
-        log_probs = calibration(out).detach()
-    applied = time.process_time()
-    val = graph.val_mask
-    return Fitted(
-        base, calibration, out.logits, log_probs, metrics.nll(log_probs[val], graph.y[val]), models.seconds,
-        fitted - started, applied - fitted,
-    )  # fmt: skip
-
-
-def measured(log_probs: Tensor, y: Tensor, bins: int) -> dict[str, float]:
-    """The numbers of a table, as fractions."""
-    ece, floor = metrics.ece(log_probs, y, bins), metrics.ece_floor(log_probs, bins)
-    accuracy, confidence = metrics.accuracy(log_probs, y), float(log_probs.double().max(-1).values.exp().mean())
-    return {
-        "accuracy": accuracy,
-        "confidence": confidence,
-        "over_confidence": confidence - accuracy,
-        "ece": ece,
-        "ece_floor": floor,
-        "ece_excess": ece - floor,
-        "ece_debiased": metrics.ece_debiased(log_probs, y, bins),
-        "nll": metrics.nll(log_probs, y),
-        "brier": metrics.brier(log_probs, y),
-        "nodes": len(y),
-    }
+    recipe = CALIBRATORS[cell.calibrator](**cell.settings)
+    study = Study.of([out], {cell.calibrator: recipe}, on=graph.val_mask, stop=stop, clock=time.process_time)
+    ((validation,),) = study.scores(graph.val_mask, cell.bins).values()
+    return Tried(group, models.seconds, study, validation)
 
 
 def unlabelled(graph: Data) -> Tensor:
     """Every node that is in neither training nor validation and has a label to be compared with."""  # (N,)
-    return ~graph.train_mask & ~graph.val_mask & (graph.y >= 0) & graph.labelled
+    others: Tensor = ~graph.train_mask & ~graph.val_mask & (graph.y >= 0) & graph.labelled
+    return others
 
 
 def compute(cell: Cell, models: Mapping[str, Models], graph: Data) -> tuple[Record, Tensor, Tensor]:
     """The record of a cell, and its log-probabilities and labels on the test nodes."""
-    tried = [calibrated(cell, base, models[base.key], graph) for base in cell.groups]
-    best = min(tried, key=lambda one: one.validation_nll)
-    test, rest, val, y = graph.test_mask, unlabelled(graph), graph.val_mask, graph.y
+    tried = [try_group(cell, group, models[group.key], graph) for group in cell.groups]
+    best = min(tried, key=lambda one: one.validation.nll)
+    test, y, log_probs = graph.test_mask, graph.y, best.fitted.log_probs
     result: dict[str, Any] = {
-        "test": measured(best.log_probs[test], y[test], cell.bins),
-        "unlabelled": measured(best.log_probs[rest], y[rest], cell.bins),
-        "validation": {"nll": best.validation_nll, "ece": metrics.ece(best.log_probs[val], y[val], cell.bins)},
-        "bins": metrics.reliability(best.log_probs[test], y[test], cell.bins).to_dict(),
+        "test": best.scores(test, cell.bins).to_dict(),
+        "unlabelled": best.scores(unlabelled(graph), cell.bins).to_dict(),
+        "validation": best.validation.to_dict(),
+        "bins": reliability(log_probs[test], y[test], cell.bins).to_dict(),
         "nodes": {"all": len(y), **{name: int(graph[f"{name}_mask"].sum()) for name in ("train", "val", "test")}},
-        "changed": int((best.log_probs.argmax(-1) != best.logits.argmax(-1))[test].sum()),
-        "fitted": best.calibration.extra_repr(),
-        "chosen": best.base.training if len(tried) > 1 else None,
+        "changed": int((log_probs.argmax(-1) != best.study.outputs[0].pred)[test].sum()),
+        "fitted": best.fitted.calibration.extra_repr(),
+        "chosen": best.group.training if len(tried) > 1 else None,
     }
     seconds = {
-        "trained": {one.base.key: one.train_seconds for one in tried},
+        "trained": {one.group.key: one.train_seconds for one in tried},
         "train": best.train_seconds,
-        "search": sum(one.train_seconds + one.fit_seconds for one in tried if one is not best),
-        "fit": best.fit_seconds,
-        "apply": best.apply_seconds,
+        "search": sum(one.train_seconds + one.fitted.fit_seconds for one in tried if one is not best),
+        "fit": best.fitted.fit_seconds,
+        "apply": best.fitted.apply_seconds,
     }
-    return Record(cell.to_dict(), result, seconds, installed_versions()), best.log_probs[test], y[test]
+    return Record(cell.to_dict(), result, seconds, installed_versions()), log_probs[test], y[test]
 
 
 @contextlib.contextmanager
@@ -128,19 +110,19 @@ class Bench:
     models: dict[str, Models] = field(default_factory=dict)
     faults: dict[str, Exception] = field(default_factory=dict)
 
-    def models_of(self, base: TrainingGroup) -> Models:
-        if base.key in self.faults:  # it would fail again, and take as long
-            raise self.faults[base.key]
-        if base.key not in self.models:
+    def models_of(self, group: TrainingGroup) -> Models:
+        if group.key in self.faults:  # it would fail again, and take as long
+            raise self.faults[group.key]
+        if group.key not in self.models:
             try:
-                self.models[base.key] = models_of(base, self.store, self.graphs)
+                self.models[group.key] = models_of(group, self.store, self.graphs)
             except Exception as fault:
-                self.faults[base.key] = fault
+                self.faults[group.key] = fault
                 raise
-        return self.models[base.key]
+        return self.models[group.key]
 
     def compute(self, cell: Cell) -> None:
-        models = {base.key: self.models_of(base) for base in cell.groups}
+        models = {group.key: self.models_of(group) for group in cell.groups}
         graph = self.graphs.of(cell.group, cell.run[0])
         self.store.put(cell, *compute(cell, models, graph))
 

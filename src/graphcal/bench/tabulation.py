@@ -14,12 +14,17 @@ from typing import Any
 
 from graphcal.bench.comparisons import Difference, against, best_of, ranks_of
 from graphcal.bench.expansion import Blank, Slot
-from graphcal.bench.metric_names import PERCENT, number
 from graphcal.bench.presets import Preset, matches
 from graphcal.bench.records import Record, Store
-from graphcal.plots.ranks import Ranks
+from graphcal.metrics.names import metric_of
+from graphcal.metrics.ranks import Ranks
 
 Published = tuple[float, float]  # mean, sd
+
+
+def number(value: float, metric: str, sign: str = "") -> str:
+    """A value as `Entry.values` has it, in percent where the metric is a share; ``sign="+"`` for a difference."""
+    return f"{value:{sign}.{metric_of(metric).digits}f}"
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class Entry:
 
     def values(self, metric: str, where: str = "test") -> list[float]:
         """One value per run, in percent where the metric is a share."""
-        scale = 100 if metric in PERCENT else 1
+        scale = metric_of(metric).scale
         return [scale * float(record.result[where][metric]) for record in self.records]
 
     def mean(self, metric: str, where: str = "test") -> float:

@@ -20,7 +20,7 @@ def check(
     confidence: float = typer.Option(0.95, min=0.5, max=0.9999, help="How certain the answer must be."),
     bins: int = typer.Option(20, min=1, help="Equal-width bins (lo, hi], 0 and 1 included."),
     label: str = typer.Option("label", help="Column that holds the true class."),
-    json: bool = typer.Option(False, "--json", help="Print the decision and its figures as JSON."),
+    json: bool = typer.Option(False, "--json", help="Print the judgement and its figures as JSON."),
 ) -> None:
     """Is a model calibrated enough? The exit code is the answer.
 
@@ -28,22 +28,22 @@ def check(
 
     graphcal check predictions.parquet --max-ece 0.05 --confidence 0.95
     """
-    from graphcal.metrics.decision import gate
+    from graphcal.metrics.gate import judge
     from graphcal.tables.predictions import read_predictions
 
     if max_ece <= 0 or max_ece >= 1:
         raise ValueError(f"--max-ece must lie between 0 and 1, got {max_ece}; 0.05 means 5 points")
     found = read_predictions(predictions, label)
-    decision = gate(found.log_probs, found.y, max_ece, confidence, bins)
+    judgement = judge(found.log_probs, found.y, max_ece, confidence, bins)
     if json:
-        typer.echo(json_format.dumps({**decision.to_dict(), "left_out": found.left_out, "bins": bins}))
+        typer.echo(json_format.dumps({**judgement.to_dict(), "left_out": found.left_out, "bins": bins}))
     else:
         note = f"; {found.left_out:,} rows without a label left out" if found.left_out else ""
         typer.secho(
-            f"{decision.outcome}: ",
+            f"{judgement.outcome}: ",
             nl=False,
             bold=True,
-            fg={"pass": "green", "fail": "red"}.get(decision.outcome, "yellow"),
+            fg={"pass": "green", "fail": "red"}.get(judgement.outcome, "yellow"),
         )
-        typer.echo(decision.sentence() + note)
-    raise typer.Exit(EXIT[decision.outcome])
+        typer.echo(judgement.sentence() + note)
+    raise typer.Exit(EXIT[judgement.outcome])

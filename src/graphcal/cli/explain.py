@@ -38,27 +38,25 @@ def explain(
 
     Trains BACKBONE on DATASET, takes the node's logits apart (Eq. 8 of the SCAR paper) and shows what calibration changes.
     """
-    from dataclasses import replace
-
-    from graphcal.core import blinded
     from graphcal.explanation import explain as explain_node
     from graphcal.methods import CALIBRATORS
+    from graphcal.study import Study
     from graphcal.training import train
 
-    if calibrator not in CALIBRATORS:
-        raise ValueError(f"unknown calibrator {calibrator!r}; choose from {', '.join(CALIBRATORS)}")
+    recipe = CALIBRATORS[calibrator]()
     data = graph_of(dataset, protocol, labels_per_class)
     if node >= int(data.num_nodes):
         raise ValueError(f"node {node} does not exist: {dataset} has nodes 0..{int(data.num_nodes) - 1}")
-    out = replace(train(data, backbone, seeds=[seed])[0].outputs, graph=blinded(data))
-    fitted = None if calibrator == "none" else CALIBRATORS[calibrator]().fit(out, on=data.val_mask)
-    found = explain_node(out, node, fitted)
+    (run,) = train(data, backbone, seeds=[seed])
+    study = Study.of([run.outputs], {calibrator: recipe}, on=data.val_mask)
+    fitted = None if calibrator == "none" else study.fitted[calibrator][0].calibration
+    found = explain_node(study.outputs[0], node, fitted)
     if json:
         typer.echo(json_format.dumps(found.to_dict()))
     else:
         _show(found, f"{backbone} on {dataset}")
     if picture is not None:
-        from graphcal.plots.explain import save_explanation
+        from graphcal.plots.explanation import save_explanation
 
         save_explanation(found, picture)
         typer.echo(f"Picture: {picture}", err=True)

@@ -15,7 +15,7 @@ def report(
 
     graphcal report graphcal-report/results.json -o report.html
     """
-    from graphcal.reports.page import report as page
+    from graphcal.reports import report as page
 
     path = page(*results).write(out)
     typer.echo(f"Report: {path} ({path.stat().st_size / 1024:.0f} kB)")

@@ -12,7 +12,7 @@ import typer
 from graphcal.cli.graph_argument import graph_of
 
 if TYPE_CHECKING:
-    from graphcal.experiment import Results
+    from graphcal.pipeline import Results
 
 
 def run(
@@ -56,10 +56,12 @@ def run(
     data = graph_of(dataset, protocol, labels_per_class, split, columns, delimiter)
     for note in data.get("notes", []):
         console.print(f"[dim]{note}[/]", highlight=False)
-    from graphcal import experiment
+    from graphcal.files import check_writable
+    from graphcal.pipeline import run as run_pipeline
 
-    with _progress(console) as report:
-        results = experiment.run(
+    check_writable(out)
+    with ProgressBar(console) as report:
+        results = run_pipeline(
             data,
             backbone,
             [name.strip() for name in calibrator.split(",") if name.strip()],
@@ -78,7 +80,7 @@ def run(
         _show(results, page)
 
 
-class _progress:
+class ProgressBar:
     """A progress bar that follows ``progress(stage, done, total)``."""
 
     def __init__(self, console: Any) -> None:
@@ -105,6 +107,8 @@ def _show(results: Results, page: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from graphcal.metrics.names import METRICS
+
     record = results.record
     console = Console()
     nodes = record["nodes"]
@@ -115,22 +119,25 @@ def _show(results: Results, page: Path) -> None:
     )
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("method", no_wrap=True)
-    for title in ("accuracy %", "ECE %", "95 %", "floor", "excess", "NLL", "Brier"):
+    for key in ("accuracy", "ece"):
+        table.add_column(METRICS[key].heading, justify="right", no_wrap=True)
+    for title in ("95 %", *(METRICS[key].title for key in ("ece_floor", "ece_excess", "nll", "brier"))):
         table.add_column(title, justify="right", no_wrap=True)
+    wide = console.width >= 88  # a narrow terminal gets the mean alone (results.json has both)
     for name, method in record["methods"].items():
         low, high = method["ece_interval"]
         table.add_row(
             "uncalibrated" if name == "none" else name,
-            _percent(method["accuracy"]),
-            _percent(method["ece"]),
+            _text(method, "accuracy"),
+            _text(method, "ece"),
             f"{100 * low:.1f}–{100 * high:.1f}",
-            f"{100 * method['ece_floor']['mean']:.2f}",
-            f"{100 * method['ece_excess']['mean']:.2f}",
-            _plain(method["nll"], console.width),
-            _plain(method["brier"], console.width),
+            _text(method, "ece_floor", sd=False),
+            _text(method, "ece_excess", sd=False),
+            _text(method, "nll", 3, wide),
+            _text(method, "brier", 3, wide),
         )
     console.print(table)
-    console.print(f"\n{results.sentence}")
+    console.print(f"\n{results.verdict}", highlight=False)
     console.print(
         "[dim]Mean ± sd over seeds. ECE: mean gap between confidence and accuracy; 95 %: interval of the error behind its noise. "
         f"Floor: the ECE a perfectly calibrated model would show on {nodes['test']:,} nodes. Excess: what is left to repair.[/]"
@@ -138,10 +145,9 @@ def _show(results: Results, page: Path) -> None:
     console.print(f"Report: {page}   Numbers: {page.parent / 'results.json'}")
 
 
-def _percent(value: dict[str, float]) -> str:
-    return f"{100 * value['mean']:.2f} ±{100 * value['sd']:.2f}"
+def _text(method: dict[str, Any], key: str, digits: int | None = None, sd: bool = True) -> str:
+    """Mean over seeds, with its standard deviation."""
+    from graphcal.metrics.names import METRICS
 
-
-def _plain(value: dict[str, float], width: int) -> str:
-    """Mean and sd; a narrow terminal gets the mean alone (results.json has both)."""
-    return f"{value['mean']:.3f} ±{value['sd']:.3f}" if width >= 88 else f"{value['mean']:.3f}"
+    mean, spread = (METRICS[key].text(method[key][part], digits) for part in ("mean", "sd"))
+    return f"{mean} ±{spread}" if sd else mean

@@ -13,18 +13,12 @@ from graphcal.cli.graph_argument import graph_of
 if TYPE_CHECKING:
     from rich.table import Table
 
-TABLES = ("shift", "wrong", "weights", "zero-decay")
-HEADINGS = {
-    "accuracy": "acc",
-    "gap": "gap",
-    "conf_right": "conf\nright",
-    "conf_wrong": "conf\nwrong",
-    "ece": "ece",
-    "auroc": "auroc",
-    "conf_unknown": "conf\nnew",
-    "auroc_unknown": "auroc\nnew",
-    "changed": "changed",
-}  # in per cent; short enough for 80 columns beside the methods' names
+TABLES = ("shift", "wrong")
+# In per cent, but for the NLL; short enough for 80 columns beside the methods' names
+COLUMNS = (
+    "accuracy", "signed_gap", "confidence_right", "confidence_wrong", "ece", "auroc", "confidence_unknown", "auroc_unknown",
+    "changed", "nll",
+)  # fmt: skip
 
 
 def shift(
@@ -33,6 +27,9 @@ def shift(
     ),
     table: str = typer.Option("shift", help=f"Which table: {', '.join(TABLES)}."),
     backbone: str = typer.Option("gcn", help="The model to train: gcn, gat, sage, ... (docs/backbones.md)."),
+    calibrator: str = typer.Option(
+        "none,ts,scar,graph-scar", help="Calibrators to compare, separated by commas (see `graphcal methods`)."
+    ),
     seeds: int = typer.Option(3, min=1, help="How many times to train."),
     unknown: int = typer.Option(0, min=0, help="The class that is left out in the table `shift`."),
     labels_per_class: int = typer.Option(
@@ -41,27 +38,26 @@ def shift(
     protocol: str = typer.Option("", help="Which split (default: the graph's own)."),
     json: bool = typer.Option(False, "--json", help="Print the rows as JSON."),
 ) -> None:
-    """Ask the uncomfortable questions: confidence on wrong predictions, out of distribution, without decay.
+    """Ask the uncomfortable questions: confidence on wrong predictions, and out of distribution.
 
     graphcal shift citeseer                      # mixed features, rewired edges, an unknown class
     graphcal shift cora --table wrong            # confidence on right and on wrong predictions
-    graphcal shift cora --table weights          # one weight or two
-    graphcal shift cora --table zero-decay       # a final layer trained without weight decay
     """
-    from graphcal import shift as tables
+    from graphcal.methods import CALIBRATORS
+    from graphcal.shift import out_of_distribution, wrong_predictions
 
     if table not in TABLES:
         raise ValueError(f"--table {table!r} is not one of {', '.join(TABLES)}")
+    methods = {name: CALIBRATORS[name]() for name in (part.strip() for part in calibrator.split(",")) if name}
     data = graph_of(dataset, protocol, labels_per_class)
     if table == "shift":
-        rows = tables.out_of_distribution(data, backbone, seeds=range(seeds), unknown=unknown)
+        rows = out_of_distribution(data, backbone, seeds=range(seeds), unknown=unknown, methods=methods)
     else:
-        make = {"wrong": tables.wrong_predictions, "weights": tables.weights_table, "zero-decay": tables.zero_decay}
-        rows = make[table](data, backbone, seeds=range(seeds))
+        rows = wrong_predictions(data, backbone, seeds=range(seeds), methods=methods)
     if json:
         typer.echo(json_format.dumps(rows))
     else:
-        _show(rows)
+        show_rows(rows)
 
 
 def _heading(row: dict[str, Any]) -> str:
@@ -74,20 +70,25 @@ def _heading(row: dict[str, Any]) -> str:
 
 
 def _drawn(rows: list[dict[str, Any]]) -> Table:
-    """One row for each method; only a method's name may wrap, so no number is ever cut."""
+    """A row per method; only a method's name may wrap, so no number is ever cut."""
     from rich.table import Table
+
+    from graphcal.metrics.names import METRICS
 
     drawn = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     drawn.add_column("\nmethod", overflow="fold")
-    numbers = [name for name in HEADINGS if name in rows[0]]
-    for heading in [*(HEADINGS[name] for name in numbers), "nll"]:
-        drawn.add_column(heading if "\n" in heading else f"\n{heading}", justify="right", no_wrap=True)
+    columns = [METRICS[key] for key in COLUMNS if key in rows[0]]
+    for metric in columns:
+        first, _, second = metric.short.partition(" ")
+        drawn.add_column(f"{first}\n{second}" if second else f"\n{first}", justify="right", no_wrap=True)
     for row in rows:
-        drawn.add_row(row["method"], *(f"{100 * row[name]:.1f}" for name in numbers), f"{row['nll']:.3f}")
+        cells = (m.text(row[m.key], digits=1 if m.unit == "percent" else 3) for m in columns)
+        drawn.add_row(row["method"], *cells)
     return drawn
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
+def show_rows(rows: list[dict[str, Any]]) -> None:
+    """Print tables of methods, one per condition."""
     from rich.console import Console
 
     console = Console()
@@ -96,6 +97,6 @@ def _show(rows: list[dict[str, Any]]) -> None:
             console.print(f"[bold]{heading}[/]", highlight=False)
         console.print(_drawn(list(group)))
         console.print()
-    console.print("[dim]Test nodes, per cent, means over seeds; nll in nats; gap: acc minus confidence.[/]")
-    if any("conf_unknown" in row for row in rows):
-        console.print("[dim]new: nodes of the unknown class; auroc new: how well low confidence shows them.[/]")
+    console.print("[dim]Test nodes, per cent, means over seeds; NLL in nats; gap: accuracy minus confidence.[/]")
+    if any("confidence_unknown" in row for row in rows):
+        console.print("[dim]new: nodes of the unknown class; AUROC new: how well low confidence shows them.[/]")

@@ -41,8 +41,7 @@ def tune(
     from graphcal.methods import CALIBRATORS
     from graphcal.tuning import PAPER_DECAYS, sweep_decay, tune_decay
 
-    if after and after not in CALIBRATORS:
-        raise ValueError(f"unknown calibrator {after!r}; choose from {', '.join(CALIBRATORS)}")
+    recipe = CALIBRATORS[after]() if after else None
     data = graph_of(dataset, protocol, labels_per_class)
     chosen = _numbers(decays)
     found: Any
@@ -51,7 +50,6 @@ def tune(
         places = which[0] if len(which) == 1 else which
         found = sweep_decay(data, backbone, decays=chosen or PAPER_DECAYS, seeds=range(seeds), which=places)
     else:
-        recipe = CALIBRATORS[after]() if after else None
         found = tune_decay(data, backbone, None, chosen, range(seeds), search, criterion, recipe)
     if json:
         typer.echo(json_format.dumps(found if sweep else found.to_dict()))
@@ -77,16 +75,17 @@ def _show_search(found: DecaySearch, title: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from graphcal.metrics.names import METRICS
+
     console = Console()
     table = Table(box=None, pad_edge=False, header_style="bold", title=f"{title}: validation nodes")
-    for name in ("final decay", "NLL", "ECE %", "accuracy %", "confidence %", "gap %"):
+    columns = [METRICS[key] for key in ("nll", "ece", "accuracy", "confidence", "signed_gap")]
+    for name in ("final decay", *(metric.heading for metric in columns)):
         table.add_column(name, justify="right")
     for point in found.curve:
-        numbers = [f"{100 * v:.2f}" for v in (point.ece, point.accuracy, point.conf)]
-        table.add_row(
-            f"{point.decay:.3g}", f"{point.nll:.4f} ± {point.nll_sd:.4f}", *numbers, f"{100 * point.gap:+.2f}",
-            style="bold" if point.decay == found.decay else None,
-        )  # fmt: skip
+        cells = [metric.text(getattr(point.scores, metric.key), sign=metric.best == "zero") for metric in columns]
+        cells[0] += f" ± {METRICS['nll'].text(point.nll_sd)}"
+        table.add_row(f"{point.decay:.3g}", *cells, style="bold" if point.decay == found.decay else None)
     console.print(table)
     console.print(f"\nChosen: [bold]{found.decay:.3g}[/] (base {found.base:.3g}): {found.note}.", highlight=False)
 
@@ -95,14 +94,16 @@ def _show_sweep(rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from graphcal.metrics.names import METRICS
+
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("where", "decay", "accuracy %", "ECE %", "floor %", "confidence %", "gap %", "NLL"):
+    columns = [METRICS[key] for key in ("accuracy", "ece", "ece_floor", "confidence", "signed_gap", "nll")]
+    for name in ("where", "decay", *(metric.heading for metric in columns)):
         table.add_column(name, justify="right")
     for row in rows:
-        table.add_row(
-            row["which"], f"{row['decay']:.3g}",
-            f"{100 * row['accuracy']:.2f} ± {100 * row['accuracy_sd']:.2f}",
-            f"{100 * row['ece']:.2f} ± {100 * row['ece_sd']:.2f}",
-            f"{100 * row['ece_floor']:.2f}", f"{100 * row['conf']:.2f}", f"{100 * row['gap']:+.2f}", f"{row['nll']:.3f}",
-        )  # fmt: skip
+        cells = [m.text(row[m.key], 3 if m.key == "nll" else None, sign=m.best == "zero") for m in columns]
+        for place, m in enumerate(columns):
+            if f"{m.key}_sd" in row:
+                cells[place] += f" ± {m.text(row[f'{m.key}_sd'])}"
+        table.add_row(row["which"], f"{row['decay']:.3g}", *cells)
     Console().print(table)

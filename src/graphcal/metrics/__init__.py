@@ -1,78 +1,86 @@
-"""Measurement: pure functions on log-probabilities, as fractions. One definition for each quantity."""
+"""Measurement: pure functions on log-probabilities, as fractions. One definition per quantity, one table of their names."""
 
-from graphcal.metrics.bands import accuracy_interval, consistency_band
 from graphcal.metrics.bins import Reliability, reliability
-from graphcal.metrics.compare import Comparison, compare, compare_all, holm
-from graphcal.metrics.consistency import CalibrationTest, calibration_test, floor_interval
-from graphcal.metrics.decision import Gate, gate
-from graphcal.metrics.degree import degree_binned_error
-from graphcal.metrics.floor import ece_debiased, ece_floor
+from graphcal.metrics.comparison import Comparison, compare, compare_all, holm
+from graphcal.metrics.diagram import Diagram, accuracy_interval, consistency_band
+from graphcal.metrics.ece_variants import degree_binned_error, ece_classwise, ece_top_label, mce
+from graphcal.metrics.floor import CalibrationTest, calibration_test, ece_debiased, ece_floor, floor_interval
+from graphcal.metrics.gate import Judgement, judge
 from graphcal.metrics.intervals import block_ece_interval, ece_interval
 from graphcal.metrics.measurement import Measurement, evaluate
-from graphcal.metrics.power import LabelLimit, advice, label_limit, nodes_needed
+from graphcal.metrics.names import METRICS, Metric
 from graphcal.metrics.ranking import aurc, auroc
-from graphcal.metrics.refinement import Split, split
+from graphcal.metrics.ranks import Ranks, rank_methods
+from graphcal.metrics.refinement import CalibrationRefinement, calibration_refinement
+from graphcal.metrics.sample_size import LabelLimit, label_limit, nodes_needed
 from graphcal.metrics.scores import (
+    Scores,
     accuracy,
     brier,
-    classwise_ece,
     ece,
-    mce,
+    mean_scores,
     nll,
     overconfidence,
+    score,
     signed_gap,
-    top_label_ece,
     underconfidence,
 )
-from graphcal.metrics.seeds import mean_ece_interval
-from graphcal.metrics.slices import Slice, slices, worst
+from graphcal.metrics.slices import ChangedNode, Slice, changed_nodes, measure_slices, worst_slice
 from graphcal.metrics.smooth import kde_ece, smooth_ece
 from graphcal.metrics.streaming import Tally
 
 __all__ = [
+    "METRICS",
+    "CalibrationRefinement",
     "CalibrationTest",
+    "ChangedNode",
     "Comparison",
-    "Gate",
+    "Diagram",
+    "Judgement",
     "LabelLimit",
     "Measurement",
+    "Metric",
+    "Ranks",
     "Reliability",
+    "Scores",
     "Slice",
-    "Split",
     "Tally",
     "accuracy",
     "accuracy_interval",
-    "advice",
     "aurc",
     "auroc",
     "block_ece_interval",
     "brier",
+    "calibration_refinement",
     "calibration_test",
-    "classwise_ece",
+    "changed_nodes",
     "compare",
     "compare_all",
     "consistency_band",
     "degree_binned_error",
     "ece",
+    "ece_classwise",
     "ece_debiased",
     "ece_floor",
     "ece_interval",
+    "ece_top_label",
     "evaluate",
     "floor_interval",
-    "gate",
     "holm",
+    "judge",
     "kde_ece",
     "label_limit",
     "mce",
-    "mean_ece_interval",
+    "mean_scores",
+    "measure_slices",
     "nll",
     "nodes_needed",
     "overconfidence",
+    "rank_methods",
     "reliability",
+    "score",
     "signed_gap",
-    "slices",
     "smooth_ece",
-    "split",
-    "top_label_ece",
     "underconfidence",
-    "worst",
+    "worst_slice",
 ]

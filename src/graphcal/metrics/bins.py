@@ -10,20 +10,18 @@ Departures: other libraries put c = 1 into a bin of its own or drop c = 0; here 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.metrics.chunks import over_chunks, total
-from graphcal.metrics.inputs import check_bins
+from graphcal.metrics.inputs import Array, check, check_bins, check_log_probs, exp_top, map_reduce
 
-CHUNK = (
-    1 << 14
-)  # rows looked at together: they stay in the cache, and memory beyond the inputs is one chunk and the bins
 SCHEMES = ("equal-width", "equal-mass")
+SUMS = ("count", "conf_sum", "right_sum", "variance", "square")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +38,7 @@ class Reliability:
 
     @property
     def nodes(self) -> int:
-        return int(self.count.sum())
+        return round(float(self.count.sum()))
 
     @property
     def conf(self) -> Tensor:
@@ -58,39 +56,38 @@ class Reliability:
         return (self.right_sum - self.conf_sum) / self.count.sum()
 
     @property
+    def name(self) -> str:
+        return f"{len(self.count)} {self.scheme}"
+
+    @property
     def convention(self) -> str:
-        return f"{len(self.count)} {self.scheme} bins (lo, hi], 0 and 1 included"
+        return f"{self.name} bins (lo, hi], 0 and 1 included"
 
     def __add__(self, other: Reliability) -> Reliability:
         if self.scheme != other.scheme or not torch.equal(self.edges, other.edges):
             raise ValueError(
                 f"only reliabilities with the same bins add: {self.convention} and {other.convention} differ"
             )
-        return Reliability(
-            self.edges,
-            self.count + other.count,
-            self.conf_sum + other.conf_sum,
-            self.right_sum + other.right_sum,
-            self.variance + other.variance,
-            self.square + other.square,
-            self.scheme,
-        )
+        return replace(self, **{k: getattr(self, k) + getattr(other, k) for k in SUMS})
 
     def divided(self, by: float) -> Reliability:
         """All sums divided: the mean of so many tables that were added."""
-        sums = (self.count, self.conf_sum, self.right_sum, self.variance, self.square)
-        count, conf, right, variance, square = (t / by for t in sums)
-        return Reliability(self.edges, count, conf, right, variance, square, self.scheme)
+        return replace(self, **{k: getattr(self, k) / by for k in SUMS})
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "convention": self.convention,
             "edges": self.edges.tolist(),
             "count": [int(n) for n in self.count],
-            "conf": [None if n == 0 else float(c) for n, c in zip(self.count, self.conf)],
+            "confidence": [None if n == 0 else float(c) for n, c in zip(self.count, self.conf)],
             "accuracy": [None if n == 0 else float(a) for n, a in zip(self.count, self.accuracy)],
             "right": [int(r) for r in self.right_sum],
         }
+
+
+def mean_reliability(parts: Sequence[Reliability]) -> Reliability:
+    """The mean of several seeds: counts of one test set, not of R of them."""
+    return sum(parts[1:], start=parts[0]).divided(len(parts))
 
 
 def equal_width_edges(bins: int) -> Tensor:
@@ -114,7 +111,7 @@ def bin_of(conf: Tensor, edges: Tensor) -> Tensor:
     return torch.bucketize(conf, edges[1:-1].contiguous(), right=False)
 
 
-def equal_width_bin(conf: np.ndarray, edges: Tensor) -> np.ndarray:
+def equal_width_bin(conf: Array, edges: Tensor) -> Array:
     """`bin_of` for equal-width edges: floor(B c) except within rounding of an edge; those are looked up."""
     B = len(edges) - 1
     scaled = conf * B
@@ -127,12 +124,19 @@ def equal_width_bin(conf: np.ndarray, edges: Tensor) -> np.ndarray:
 
 
 def confidence(log_probs: Tensor) -> tuple[Tensor, Tensor]:
-    """Confidence (float64) and predicted class of each node."""
+    """Confidence (float64, on the CPU) and predicted class of each node."""
     top, pred = log_probs.max(dim=1)
-    return top.double().exp().clamp(max=1.0), pred
+    return torch.from_numpy(exp_top(top.detach().cpu().double().numpy())), pred
 
 
-def cell_sums(conf: np.ndarray, right: np.ndarray, edges: Tensor, scheme: str) -> np.ndarray:
+def outcomes(log_probs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Confidence and rightness (0 or 1) of each node, checked; float64, on the CPU."""
+    check(log_probs, y)
+    conf, pred = confidence(log_probs)
+    return conf, (pred == y).cpu().double()
+
+
+def cell_sums(conf: Array, right: Array, edges: Tensor, scheme: str) -> Array:
     """(3, B, 2) number, sum of c and sum of c² by bin, wrong and right predictions apart."""
     bins = len(edges) - 1
     b = equal_width_bin(conf, edges) if scheme == "equal-width" else bin_of(torch.from_numpy(conf), edges).numpy()
@@ -141,9 +145,9 @@ def cell_sums(conf: np.ndarray, right: np.ndarray, edges: Tensor, scheme: str) -
     return np.stack(each).astype(np.float64).reshape(3, bins, 2)
 
 
-def from_cells(cells: np.ndarray, edges: Tensor, scheme: str) -> Reliability:
-    """The table of these sums."""
-    n, c, cc = torch.from_numpy(cells)  # (B, 2) each
+def tally_rows(conf: Array, right: Array, edges: Tensor, scheme: str = "equal-width") -> Reliability:
+    """The reliability of these confidences; `right` is 0/1."""
+    n, c, cc = torch.from_numpy(cell_sums(conf, right, edges, scheme))  # (B, 2) each
     return Reliability(
         edges,
         count=n.sum(1),
@@ -156,19 +160,20 @@ def from_cells(cells: np.ndarray, edges: Tensor, scheme: str) -> Reliability:
 
 
 def tally(conf: Tensor, right: Tensor, edges: Tensor, scheme: str = "equal-width") -> Reliability:
-    """The reliability of these confidences; `right` is 0/1."""
-    return from_cells(cell_sums(conf.cpu().double().numpy(), right.cpu().numpy(), edges, scheme), edges, scheme)
+    """`tally_rows` of tensors."""
+    return tally_rows(conf.cpu().double().numpy(), right.cpu().numpy(), edges, scheme)
+
+
+def reliability_in(log_probs: Tensor, y: Tensor, edges: Tensor, scheme: str) -> Reliability:
+    """Confidence against accuracy between given edges."""
+    return map_reduce(log_probs, y, lambda rows: tally_rows(rows.conf, rows.right, edges, scheme))
 
 
 def reliability(log_probs: Tensor, y: Tensor, bins: int = 20, scheme: str = "equal-width") -> Reliability:
     """Confidence against accuracy of the predicted class, in `bins` equal-width or equal-mass bins."""
     if scheme not in SCHEMES:
         raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}")
-    if scheme == "equal-mass":
-        conf, right = (
-            np.concatenate(part) for part in zip(*over_chunks(log_probs, y, lambda rows: (rows.conf, rows.right)))
-        )
-        edges = equal_mass_edges(torch.from_numpy(conf), bins)
-        return from_cells(cell_sums(conf, right, edges, scheme), edges, scheme)
-    edges = equal_width_edges(bins)
-    return from_cells(total(log_probs, y, lambda rows: cell_sums(rows.conf, rows.right, edges, scheme)), edges, scheme)
+    if scheme == "equal-width":
+        return reliability_in(log_probs, y, equal_width_edges(bins), scheme)
+    check_log_probs(log_probs)
+    return reliability_in(log_probs, y, equal_mass_edges(confidence(log_probs)[0], bins), scheme)

@@ -1,4 +1,4 @@
-"""An interval for the calibration error, by bootstrap over nodes or over blocks of neighbours.
+"""An interval for the calibration error, by bootstrap over nodes or over blocks of neighbours; of one seed or of several.
 
 The quantity is the population's binned calibration error, θ = Σ_b |E[(right - c) 1_b]|: what ECE tends to with
 these bins and ever more nodes. The plain percentile bootstrap is no interval for it: resampling adds noise to noise,
@@ -14,54 +14,77 @@ At θ = 0 this is a test of calibration. The shape u of the true gaps is unknown
 share of the observed gaps that noise does not explain, u is ρ² of the observed shape d/T and 1 - ρ² of the noise's
 own shape, sd(ε_b). (ρ² and not ρ: it covers best in simulation; 92-98 % in all cases tried, see the tests.)
 
-Neighbours are not independent: a node and its neighbours are right or wrong together. For the block bootstrap every
-node draws a random number and joins the neighbour (or itself) with the smallest one; who follow the same leader are a
-block, and blocks are drawn with replacement. A new partition is made for every 50 draws.
+Several seeds.  Ten seeds on the same 1,000 nodes are not 10,000 nodes: the labels are the same each time. The mean ECE over R
+seeds is a sum over R·B cells, 1/R Σ_r Σ_b |d_rb|, so the same interval serves, with the nodes resampled for all seeds together.
+
+Blocks.  A node and its neighbours are right or wrong together. Every node draws a random number and joins the neighbour (or
+itself) with the smallest one; who follow the same leader are a block, and blocks are drawn with replacement. A new partition
+is made for every 50 draws.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from graphcal.metrics.bins import bin_of, confidence, equal_width_edges
-from graphcal.metrics.inputs import check
+from graphcal.metrics.bins import bin_of, equal_width_edges, outcomes
+from graphcal.metrics.floor import seeded
+from graphcal.metrics.inputs import per_seed
 
 RESAMPLE_UP_TO = 20_000  # nodes; beyond, the resampled gaps are normal with the bootstrap's own covariance
 DRAWS_PER_PARTITION = 50
 
 
-def seeded(generator: torch.Generator | None) -> torch.Generator:
-    """The generator given, or one that starts at 0, so that a figure is the same each time it is computed."""
-    return torch.Generator().manual_seed(0) if generator is None else generator
+def residuals_of(log_probs: Sequence[Tensor], y: Tensor, bins: int) -> tuple[Tensor, Tensor]:
+    """Residuals right - c (N, R) and cells (N, R): cell r·B + b of a node in bin b of seed r."""
+    residuals, cells = [], []
+    for r, lp in enumerate(log_probs):
+        conf, right = outcomes(lp, y)
+        residuals.append(right - conf)
+        cells.append(bin_of(conf, equal_width_edges(bins)) + r * bins)
+    return torch.stack(residuals, 1), torch.stack(cells, 1)
 
 
-def signed_gaps(residual: Tensor, b: Tensor, bins: int) -> Tensor:
-    """d_b = 1/N Σ_{i in b} (right_i - c_i)."""
-    return torch.bincount(b, weights=residual, minlength=bins) / len(residual)
+def gaps_by_node(residual: Tensor, cell: Tensor, cells: int) -> Tensor:
+    """(N, cells) what each node adds to the signed gaps, each seed with weight 1/R; their mean over nodes is d."""
+    return torch.zeros(len(residual), cells, dtype=torch.float64).scatter_(1, cell, residual) / residual.shape[1]
 
 
-def normal_noise(gap: Tensor, square: Tensor, nodes: float, draws: int, generator: torch.Generator) -> Tensor:
-    """ε*: (draws, B) normal with the covariance of resampled nodes; `square` = 1/N Σ_{i in b} (right_i - c_i)²."""
-    covariance = (torch.diag(square + 1e-18) - torch.outer(gap, gap)) / nodes
-    root = torch.linalg.cholesky_ex(covariance).L
-    return torch.randn(draws, len(gap), generator=generator, dtype=torch.float64) @ root.T
-
-
-def node_noise(residual: Tensor, b: Tensor, bins: int, draws: int, generator: torch.Generator) -> Tensor:
-    """ε*: (draws, B) changes of the signed gaps when the nodes are drawn again with replacement."""
-    N, d = len(residual), signed_gaps(residual, b, bins)
-    if N > RESAMPLE_UP_TO:
-        return normal_noise(d, signed_gaps(residual**2, b, bins), N, draws, generator)
-    parts = []
+def resampled_noise(by_node: Tensor, draws: int, generator: torch.Generator) -> Tensor:
+    """ε*: (draws, cells) changes of the signed gaps when the nodes are drawn again with replacement."""
+    N, d, noise = len(by_node), by_node.mean(dim=0), []
     for rows in torch.arange(draws).split(max(1, 4_000_000 // N)):
         again = torch.randint(N, (len(rows), N), generator=generator)
-        cell = b[again] + bins * torch.arange(len(rows))[:, None]  # (rows, N)
-        sums = torch.bincount(cell.flatten(), weights=residual[again].flatten(), minlength=bins * len(rows))
-        parts.append(sums.view(len(rows), bins) / N - d)
-    return torch.cat(parts)
+        times = torch.zeros(len(rows), N, dtype=torch.float64).scatter_add_(1, again, torch.ones_like(again).double())
+        noise.append(times @ by_node / N - d)
+    return torch.cat(noise)
+
+
+def normal_noise(d: Tensor, second_moment: Tensor, nodes: int, draws: int, generator: torch.Generator) -> Tensor:
+    """ε*: (draws, cells) normal with the covariance of resampled nodes; `second_moment` (cells, cells) is over nodes."""
+    covariance = (second_moment + 1e-18 * torch.eye(len(d), dtype=torch.float64) - torch.outer(d, d)) / nodes
+    root: Tensor = torch.linalg.cholesky_ex(covariance).L
+    return torch.randn(draws, len(d), generator=generator, dtype=torch.float64) @ root.T
+
+
+def gap_noise(
+    log_probs: Sequence[Tensor], y: Tensor, bins: int, draws: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Signed gaps d (cells,) of all seeds and their noise (draws, cells) when the nodes are drawn again."""
+    residual, cell = residuals_of(log_probs, y, bins)
+    (N, R), cells = residual.shape, len(log_probs) * bins
+    if N <= RESAMPLE_UP_TO:
+        by_node = gaps_by_node(residual, cell, cells)
+        return by_node.mean(dim=0), resampled_noise(by_node, draws, generator)
+    d = torch.bincount(cell.flatten(), residual.flatten(), minlength=cells) / (N * R)
+    moment = torch.zeros(cells * cells, dtype=torch.float64)
+    for r in range(R):
+        for s in range(R):
+            pair = cell[:, r] * cells + cell[:, s]
+            moment += torch.bincount(pair, residual[:, r] * residual[:, s], minlength=cells * cells)
+    return d, normal_noise(d, moment.view(cells, cells) / (N * R**2), N, draws, generator)
 
 
 def random_blocks(edge_index: Tensor, num_nodes: int, generator: torch.Generator) -> Tensor:
@@ -71,23 +94,20 @@ def random_blocks(edge_index: Tensor, num_nodes: int, generator: torch.Generator
     return rank.argsort()[lowest]
 
 
-def block_noise(
-    residual: Tensor, b: Tensor, bins: int, edge_index: Tensor, nodes: Tensor, draws: int, generator: torch.Generator
-) -> Tensor:
-    """ε*: (draws, B) changes of the signed gaps when blocks of neighbours are drawn again with replacement.
+def block_noise(by_node: Tensor, edge_index: Tensor, nodes: Tensor, draws: int, generator: torch.Generator) -> Tensor:
+    """ε*: (draws, cells) changes of the signed gaps when blocks of neighbours are drawn again with replacement.
 
     `nodes` (N,) are the measured nodes' numbers in the graph of `edge_index`; blocks also form through other nodes.
     """
-    d, size, noise = signed_gaps(residual, b, bins), 1 + int(max(edge_index.max(), nodes.max())), []
+    counted = torch.cat([by_node, torch.ones(len(by_node), 1, dtype=torch.float64)], 1)  # (N, cells + 1)
+    d, size, noise = by_node.mean(dim=0), 1 + int(max(edge_index.max(), nodes.max())), []
     for rows in torch.arange(draws).split(DRAWS_PER_PARTITION):
         _, block = random_blocks(edge_index, size, generator)[nodes.cpu()].unique(return_inverse=True)
         K = int(block.max()) + 1
-        sums = torch.zeros(K, bins + 1, dtype=torch.float64)  # (K, B + 1)  residuals by bin, and nodes
-        sums.index_put_((block, b), residual, accumulate=True)
-        sums[:, bins] = torch.bincount(block, minlength=K)
+        sums = torch.zeros(K, counted.shape[1], dtype=torch.float64).index_add_(0, block, counted)
         for _ in rows:
             again = torch.bincount(torch.randint(K, (K,), generator=generator), minlength=K).double() @ sums
-            noise.append(again[:bins] / again[bins] - d)
+            noise.append(again[:-1] / again[-1] - d)
     return torch.stack(noise)
 
 
@@ -125,23 +145,19 @@ def interval_of(d: Tensor, noise: Tensor, level: float) -> tuple[float, float]:
 
 
 def ece_interval(
-    log_probs: Tensor,
+    log_probs: Tensor | Sequence[Tensor],
     y: Tensor,
     bins: int = 20,
     level: float = 0.95,
     draws: int = 1000,
     generator: torch.Generator | None = None,
 ) -> tuple[float, float]:
-    """Interval that contains the binned calibration error with probability `level`; nodes are resampled."""
-    check(log_probs, y)
-    conf, pred = confidence(log_probs)
-    residual, b = (pred == y).cpu().double() - conf.cpu(), bin_of(conf.cpu(), equal_width_edges(bins))
-    noise = node_noise(residual, b, bins, draws, seeded(generator))
-    return interval_of(signed_gaps(residual, b, bins), noise, level)
+    """Interval that contains the binned calibration error (its mean over seeds) with probability `level`; nodes are resampled."""
+    return interval_of(*gap_noise(per_seed(log_probs), y, bins, draws, seeded(generator)), level)
 
 
 def block_ece_interval(
-    log_probs: Tensor,
+    log_probs: Tensor | Sequence[Tensor],
     y: Tensor,
     edge_index: Tensor,
     nodes: Tensor,
@@ -151,10 +167,10 @@ def block_ece_interval(
     generator: torch.Generator | None = None,
 ) -> tuple[float, float]:
     """As `ece_interval`, with blocks of graph neighbours resampled. Row i of `log_probs` is node `nodes[i]`."""
-    check(log_probs, y)
+    seeds = per_seed(log_probs)
+    residual, cell = residuals_of(seeds, y, bins)
     if nodes.shape != y.shape:
         raise ValueError(f"nodes must name one node for each row, {tuple(y.shape)}, got {tuple(nodes.shape)}")
-    conf, pred = confidence(log_probs)
-    residual, b = (pred == y).cpu().double() - conf.cpu(), bin_of(conf.cpu(), equal_width_edges(bins))
-    noise = block_noise(residual, b, bins, edge_index, nodes, draws, seeded(generator))
-    return interval_of(signed_gaps(residual, b, bins), noise, level)
+    by_node = gaps_by_node(residual, cell, len(seeds) * bins)
+    noise = block_noise(by_node, edge_index, nodes, draws, seeded(generator))
+    return interval_of(by_node.mean(dim=0), noise, level)

@@ -1,14 +1,18 @@
-"""Everything that can be said about one set of predictions, as one typed value.
+"""Everything that can be said about one method's predictions on one set of nodes, as one typed value.
 
     m = evaluate(log_probs, y, mask, graph=data)
     m.ece, m.ece_floor, m.ece_interval, m.p, m.worst
 
-A bare notebook cell shows it as a short table.
+With several seeds (a list of log-probabilities on the same nodes) every score is the mean over them, intervals and comparisons
+resample the nodes for all seeds together, and `by_seed` keeps each seed's own scores. Tables, pages and results.json are views
+of a `Measurement`; a bare notebook cell shows it as a short table.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
@@ -16,87 +20,97 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.graphs import structure
-from graphcal.metrics import scores
-from graphcal.metrics.bins import Reliability, confidence, reliability
-from graphcal.metrics.consistency import calibration_test, floor_interval
-from graphcal.metrics.degree import degree_binned_error
-from graphcal.metrics.floor import debiased_of, floor_of
-from graphcal.metrics.intervals import block_ece_interval, ece_interval, seeded
-from graphcal.metrics.ranking import aurc, auroc
-from graphcal.metrics.refinement import split
-from graphcal.metrics.slices import Slice, slices, worst
+from graphcal.metrics.bins import Reliability
+from graphcal.metrics.comparison import Comparison, compare
+from graphcal.metrics.diagram import Diagram, measure_diagram, rounded
+from graphcal.metrics.ece_variants import degree_binned_error, ece_classwise, ece_top_label, mce
+from graphcal.metrics.floor import calibration_test, floor_interval
+from graphcal.metrics.inputs import per_seed
+from graphcal.metrics.intervals import block_ece_interval, ece_interval
+from graphcal.metrics.ranking import aurc
+from graphcal.metrics.refinement import calibration_refinement
+from graphcal.metrics.sample_size import LabelLimit, label_limit
+from graphcal.metrics.scores import SCORES, Scores, ece, mean_scores, score
+from graphcal.metrics.slices import ChangedNode, Slice, changed_nodes, measure_slices, worst_slice
 from graphcal.metrics.smooth import kde_ece, smooth_ece
+
+BINNINGS = ((10, "equal-width"), (15, "equal-width"), (20, "equal-width"), (30, "equal-width"), (20, "equal-mass"))
+PAIRED = ("ece", "nll")  # what is compared with the predictions before calibration
 
 
 @dataclass(frozen=True, eq=False)
-class Measurement:
-    """Calibration of one set of predictions, as fractions. `binning` says how every binned figure was binned."""
+class Measurement(Scores):
+    """Calibration of one method on one set of nodes, as fractions; with several seeds, means over them."""
 
-    nodes: int
-    binning: str
-    accuracy: float
-    mean_confidence: float
-    ece: float
-    ece_floor: float  # a perfectly calibrated model's expected ECE on this many nodes
-    ece_floor_interval: tuple[float, float]  # where its ECE lies with probability `level`
-    ece_debiased: float
-    ece_interval: tuple[float, float]  # true binned calibration error, nodes resampled
-    ece_equal_mass: float
-    ece_classwise: float
-    ece_top_label: float
-    mce: float
-    smooth_ece: float
-    kde_ece: float
-    overconfidence: float
-    underconfidence: float
-    nll: float
-    nll_calibration: float
-    nll_refinement: float
-    brier: float
-    brier_calibration: float
-    brier_refinement: float
-    auroc: float
-    aurc: float
-    p: float  # of "this model is calibrated"
     level: float
-    reliability: Reliability = field(repr=False)
-    degree_binned_error: float | None = None  # the "ECE" of GETS and WATS; needs the graph
-    ece_interval_blocks: tuple[float, float] | None = None  # neighbourhoods resampled; needs the graph
+    by_seed: tuple[Scores, ...] = field(repr=False)
+    diagrams: tuple[Diagram, ...] = field(repr=False)  # the binning that was asked for comes first
+    ece_interval: tuple[float, float]  # true binned calibration error, nodes resampled
+    p: float  # of "this model is calibrated"; with several seeds the median
+    rejected: int  # seeds whose p is at most 0.05
+    # With the graph
     slices: tuple[Slice, ...] = field(default=(), repr=False)
+    limit: LabelLimit | None = None  # what the validation labels allow
+    # With the predictions before calibration
+    against: Mapping[str, Comparison] = field(default_factory=dict, repr=False)
+    changed: tuple[ChangedNode, ...] = field(default=(), repr=False)
+    # Only when thorough
+    ece_floor_interval: tuple[float, float] | None = (
+        None  # where a calibrated model's ECE lies with probability `level`
+    )
+    ece_interval_blocks: tuple[float, float] | None = None  # neighbourhoods resampled; needs the graph
+    ece_equal_mass: float | None = None
+    ece_classwise: float | None = None
+    ece_top_label: float | None = None
+    mce: float | None = None
+    smooth_ece: float | None = None
+    kde_ece: float | None = None
+    degree_binned_error: float | None = None  # the "ECE" of GETS and WATS; needs the graph
+    nll_calibration: float | None = None
+    nll_refinement: float | None = None
+    brier_calibration: float | None = None
+    brier_refinement: float | None = None
+    aurc: float | None = None
 
     @property
-    def ece_excess(self) -> float:
-        """ECE above its floor: what calibration could repair."""
-        return self.ece - self.ece_floor
+    def reliability(self) -> Reliability:
+        return self.diagrams[0].reliability
 
     @property
-    def signed_gap(self) -> float:
-        """Accuracy minus confidence: positive is under-confident."""
-        return self.accuracy - self.mean_confidence
+    def binning(self) -> str:
+        """How every binned figure was binned."""
+        return self.reliability.convention
 
     @property
     def worst(self) -> Slice | None:
         """The group of nodes whose confidence is certainly furthest off."""
-        return worst(self.slices)
+        return worst_slice(self.slices)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers for JSON."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("reliability", "slices")}
-        named = None if self.worst is None else f"{self.worst.by}: {self.worst.group}"
-        return {
-            **{k: list(v) if isinstance(v, tuple) else v for k, v in plain.items()},
-            "ece_excess": self.ece_excess,
-            "signed_gap": self.signed_gap,
-            "reliability": self.reliability.to_dict(),
-            "slices": [asdict(s) for s in self.slices],
-            "worst": named,
-        }
+        """Plain numbers for JSON: of each score mean, sd and the values of the seeds."""
+        found: dict[str, Any] = {"nodes": self.nodes, "seeds": len(self.by_seed), "level": self.level}
+        found |= {key: spread([s.to_dict()[key] for s in self.by_seed]) for key in SCORES}
+        found |= {"ece_interval": list(self.ece_interval), "p": self.p, "rejected": self.rejected}
+        found |= {key: value for key in EXTRAS if (value := getattr(self, key)) is not None}
+        drawn = {d.reliability.name: d for d in self.diagrams}
+        found["bins"] = self.reliability.name
+        found["binnings"] = {name: d.to_dict() for name, d in drawn.items()}
+        found["histogram"] = histogram(drawn["20 equal-width"].reliability)
+        if self.slices:
+            found["slices"] = [s.to_dict() for s in self.slices]
+            found["worst"] = None if self.worst is None else self.worst.to_dict()
+        if self.limit is not None:
+            found["limit"] = self.limit.to_dict()
+        if self.against:
+            found["against"] = {key: c.to_dict() for key, c in self.against.items()}
+            found["changed"] = [node.to_dict() for node in self.changed]
+        return found
 
     def _repr_html_(self) -> str:
         low, high = self.ece_interval
         rows = {
             "nodes": f"{self.nodes:,}",
-            "accuracy": f"{100 * self.accuracy:.1f} %, says {100 * self.mean_confidence:.1f} %",
+            "accuracy": f"{100 * self.accuracy:.1f} %, says {100 * self.confidence:.1f} %",
             "ECE": f"{100 * self.ece:.2f} % (a perfect model would show {100 * self.ece_floor:.2f} %)",
             "true error": f"{100 * low:.1f} to {100 * high:.1f} points ({100 * self.level:.0f} % interval)",
             "is it calibrated?": f"p = {self.p:.3g}",
@@ -108,8 +122,29 @@ class Measurement:
         return f"<table>{cells}</table>"
 
 
+EXTRAS = (
+    "ece_floor_interval", "ece_interval_blocks", "ece_equal_mass", "ece_classwise", "ece_top_label", "mce", "smooth_ece",
+    "kde_ece", "degree_binned_error", "nll_calibration", "nll_refinement", "brier_calibration", "brier_refinement", "aurc",
+)  # fmt: skip
+
+
+def spread(values: Sequence[float | None]) -> dict[str, Any]:
+    """Mean, standard deviation and values over seeds; null where a seed has none."""
+    known = [v for v in values if v is not None]
+    if len(known) < len(values):
+        return {"mean": None, "sd": None, "values": list(values)}
+    return {"mean": fmean(known), "sd": stdev(known) if len(known) > 1 else 0.0, "values": known}
+
+
+def histogram(rel: Reliability) -> dict[str, Any]:
+    """Share of all nodes by confidence, apart for right and wrong predictions."""
+    total = rel.count.sum()
+    right, wrong = rel.right_sum / total, (rel.count - rel.right_sum) / total
+    return {"edges": rounded(rel.edges), "right": rounded(right), "wrong": rounded(wrong)}
+
+
 def evaluate(
-    log_probs: Tensor,
+    log_probs: Tensor | Sequence[Tensor],
     y: Tensor,
     mask: Tensor | None = None,
     graph: Data | None = None,
@@ -117,59 +152,88 @@ def evaluate(
     level: float = 0.95,
     draws: int = 1000,
     generator: torch.Generator | None = None,
+    before: Tensor | Sequence[Tensor] | None = None,
+    thorough: bool = True,
 ) -> Measurement:
-    """Measure predictions on the nodes in `mask` (all without one).
+    """Measure predictions on the nodes in ``mask`` (all without one); ``log_probs`` is one tensor, or one per seed.
 
-    With the `graph`, whose nodes are the rows of `log_probs`, also by slice, by blocks of neighbours and by degree.
+    With the ``graph``, whose nodes are the rows of ``log_probs``, also by slices of it and what its validation labels allow.
+    With the log-probabilities ``before`` calibration also the paired differences and the nodes that changed most. ``thorough``
+    adds the relatives of ECE, the interval by neighbourhoods and the parts of the proper scores: about as much work again.
+
+    >>> log_probs, y = torch.tensor([[0.8, 0.2], [0.6, 0.4], [0.3, 0.7]]).log(), torch.tensor([0, 1, 1])
+    >>> m = evaluate(log_probs, y)
+    >>> round(m.accuracy, 2), round(m.confidence, 2), m.binning
+    (0.67, 0.7, '20 equal-width bins (lo, hi], 0 and 1 included')
     """
+    seeds = per_seed(log_probs)
+    mask = checked_mask(mask, seeds[0], y)
+    rows, labels = [lp[mask] for lp in seeds], y[mask]
+    by_seed = tuple(score(lp, labels, bins) for lp in rows)
+    tests = sorted(calibration_test(lp, labels, draws=draws, generator=generator).p for lp in rows)
+    options: dict[str, Any] = {"bins": bins, "level": level, "draws": draws, "generator": generator}
+    found: dict[str, Any] = {
+        "level": level,
+        "by_seed": by_seed,
+        "diagrams": tuple(
+            measure_diagram(rows, labels, *binning) for binning in dict.fromkeys([(bins, "equal-width"), *BINNINGS])
+        ),
+        "ece_interval": ece_interval(rows, labels, **options),
+        "p": tests[len(tests) // 2],
+        "rejected": sum(p <= 0.05 for p in tests),
+    }
+    if graph is not None:
+        found["slices"] = tuple(measure_slices(seeds, y, mask, structure(graph), bins))
+        if graph.get("val_mask") is not None:
+            found["limit"] = label_limit(rows[0], max(1, int(graph.val_mask.sum())), bins)
+    if before is not None:
+        old = per_seed(before)
+        found["against"] = {key: compare(rows, [lp[mask] for lp in old], labels, key, **options) for key in PAIRED}
+        if graph is not None:
+            found["changed"] = tuple(changed_nodes(seeds, old, y, mask, structure(graph)))
+    if thorough:
+        found |= extra_scores(rows, labels, mask, graph, options)
+    return Measurement(**vars(mean_scores(by_seed)), **found)
+
+
+def extra_scores(
+    rows: Sequence[Tensor], y: Tensor, mask: Tensor, graph: Data | None, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The fields of a `Measurement` that are only measured when thorough, means over seeds."""
+    bins = int(options["bins"])
+    each: list[dict[str, float]] = []
+    for lp in rows:
+        low, high = floor_interval(lp, **options)
+        one = {
+            "floor_low": low,
+            "floor_high": high,
+            "ece_equal_mass": ece(lp, y, bins, "equal-mass"),
+            "ece_classwise": ece_classwise(lp, y, bins),
+            "ece_top_label": ece_top_label(lp, y, bins),
+            "mce": mce(lp, y, bins),
+            "smooth_ece": smooth_ece(lp, y),
+            "kde_ece": kde_ece(lp, y),
+            "aurc": aurc(lp, y),
+            **vars(calibration_refinement(lp, y)),
+        }
+        if graph is not None:
+            one["degree_binned_error"] = degree_binned_error(lp, y, structure(graph).degree[mask])
+        each.append(one)
+    found: dict[str, Any] = {key: fmean(one[key] for one in each) for key in each[0]}
+    found["ece_floor_interval"] = (found.pop("floor_low"), found.pop("floor_high"))
+    if graph is not None:
+        nodes = mask.nonzero()[:, 0]
+        found["ece_interval_blocks"] = block_ece_interval(rows, y, structure(graph).edge_index, nodes, **options)
+    return found
+
+
+def checked_mask(mask: Tensor | None, log_probs: Tensor, y: Tensor) -> Tensor:
     if len(y) != len(log_probs):
         raise ValueError(f"y must have shape ({len(log_probs)},) to match log_probs, got {tuple(y.shape)}")
-    mask = torch.ones(len(y), dtype=torch.bool, device=y.device) if mask is None else mask
+    if mask is None:
+        return torch.ones(len(y), dtype=torch.bool, device=y.device)
     if mask.shape != y.shape or mask.dtype != torch.bool:
         raise ValueError(
             f"mask must be a boolean tensor of shape {tuple(y.shape)}, got {mask.dtype} {tuple(mask.shape)}"
         )
-    lp, labels, generator = log_probs[mask], y[mask], seeded(generator)
-    rel = reliability(lp, labels, bins)
-    conf = confidence(lp)[0].cpu()
-    parts = split(lp, labels)
-    block = by_degree = None
-    groups: list[Slice] = []
-    if graph is not None:
-        facts, nodes = structure(graph), mask.nonzero()[:, 0]
-        block = block_ece_interval(lp, labels, facts.edge_index, nodes, bins, level, draws, generator)
-        by_degree = degree_binned_error(lp, labels, facts.degree[mask])
-        groups = slices(log_probs, y, mask, facts, bins)
-    return Measurement(
-        nodes=len(labels),
-        binning=rel.convention,
-        accuracy=scores.accuracy(lp, labels),
-        mean_confidence=float(conf.mean()),
-        ece=scores.ece_of(rel),
-        ece_floor=floor_of(conf, rel.edges),
-        ece_floor_interval=floor_interval(lp, bins, level, draws, generator),
-        ece_debiased=debiased_of(rel),
-        ece_interval=ece_interval(lp, labels, bins, level, draws, generator),
-        ece_equal_mass=scores.ece(lp, labels, bins, "equal-mass"),
-        ece_classwise=scores.classwise_ece(lp, labels, bins),
-        ece_top_label=scores.top_label_ece(lp, labels, bins),
-        mce=scores.mce_of(rel),
-        smooth_ece=smooth_ece(lp, labels),
-        kde_ece=kde_ece(lp, labels),
-        overconfidence=scores.over_of(rel),
-        underconfidence=scores.under_of(rel),
-        nll=scores.nll(lp, labels),
-        nll_calibration=parts.nll_calibration,
-        nll_refinement=parts.nll_refinement,
-        brier=scores.brier(lp, labels),
-        brier_calibration=parts.brier_calibration,
-        brier_refinement=parts.brier_refinement,
-        auroc=auroc(lp, labels),
-        aurc=aurc(lp, labels),
-        p=calibration_test(lp, labels, draws=draws, generator=generator).p,
-        level=level,
-        reliability=rel,
-        degree_binned_error=by_degree,
-        ece_interval_blocks=block,
-        slices=tuple(groups),
-    )
+    return mask

@@ -11,8 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphcal.metrics.bins import confidence
-from graphcal.metrics.inputs import check
+from graphcal.metrics.bins import outcomes
 
 
 def grouped(conf: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
@@ -52,13 +51,9 @@ def aurc_of_cells(count: Tensor, good: Tensor) -> float:
 
 def auroc(log_probs: Tensor, y: Tensor) -> float:
     """Probability that confidence ranks a right prediction above a wrong one."""
-    check(log_probs, y)
-    conf, pred = confidence(log_probs)
-    return auroc_of(*grouped(conf.cpu(), (pred == y).cpu().double()))
+    return auroc_of(*grouped(*outcomes(log_probs, y)))
 
 
 def aurc(log_probs: Tensor, y: Tensor) -> float:
     """Area under the risk-coverage curve of the confidence."""
-    check(log_probs, y)
-    conf, pred = confidence(log_probs)
-    return aurc_of(*grouped(conf.cpu(), (pred == y).cpu().double()))
+    return aurc_of(*grouped(*outcomes(log_probs, y)))

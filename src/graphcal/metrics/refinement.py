@@ -3,8 +3,8 @@
 A proper loss is what a recalibration of the same outputs would leave (refinement) plus what it would remove (calibration):
     loss(p) = [loss(p) - loss(g(p))] + loss(g(p)),      g the best recalibration
 (Berta, Holzmüller, Jordan & Bach 2025, arXiv:2501.19195). g is a temperature here, p^s / Σ p^s, one parameter, fitted by
-NLL and cross-fitted: each fifth of the nodes is recalibrated with the s of the other four, so that the split does not
-flatter itself. The calibration part may be slightly negative when nothing is to be repaired.
+NLL and cross-fitted: each fifth of the nodes is recalibrated with the s of the other four, so that the two parts
+are not flattered. The calibration part may be slightly negative when nothing is to be repaired.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOWEST = -100.0  # log-probability below which a class counts as impossible: kee
 
 
 @dataclass(frozen=True)
-class Split:
+class CalibrationRefinement:
     """Two proper scores, each as calibration + refinement."""
 
     nll_calibration: float
@@ -57,12 +57,12 @@ def recalibrated(log_probs: Tensor, y: Tensor, folds: int = 5) -> Tensor:
     return out
 
 
-def split(log_probs: Tensor, y: Tensor) -> Split:
+def calibration_refinement(log_probs: Tensor, y: Tensor) -> CalibrationRefinement:
     """NLL and Brier as what recalibration removes and what it leaves."""
     check(log_probs, y)
     better = recalibrated(log_probs, y)
     left_nll, left_brier = float(nll_terms(better, y).mean()), float(brier_terms(better, y).mean())
-    return Split(
+    return CalibrationRefinement(
         float(nll_terms(log_probs, y).mean()) - left_nll,
         left_nll,
         float(brier_terms(log_probs, y).mean()) - left_brier,

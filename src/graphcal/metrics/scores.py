@@ -1,34 +1,32 @@
-"""Calibration errors and proper scores, as fractions. One definition for each quantity.
+"""Scores: the cheap numbers of every table, computed together and one by one, as fractions.
 
 ECE       Σ_b n_b/N |acc_b - conf_b|                          Guo et al. 2017, arXiv:1706.04599, Eq. 3
-MCE       max_b |acc_b - conf_b| over bins with a node        the same, Eq. 5; one node can make it 1
 over      Σ_b n_b/N max(conf_b - acc_b, 0), under likewise    ECE = over + under, signed gap = under - over
-class-wise ECE   1/C Σ_k Σ_b n_kb/N |freq_kb - p_kb|          Kull et al. 2019, arXiv:1910.12656: every class's own
-                                                              probability in bins against how often the class occurs
-top-label ECE    Σ_k Σ_b n_kb/N |acc_kb - conf_kb|            Gupta & Ramdas 2022, arXiv:2107.08353: confidence bins
-                                                              apart for each predicted class k
 NLL       -1/N Σ_i log p_i[y_i]
 Brier     1/N Σ_i Σ_k (p_ik - [y_i = k])²                     sum over classes: between 0 and 2
+
+An ECE has one path: `ece_of` a `Reliability`. Its relatives are in `ece_variants`.
 """
 
 from __future__ import annotations
 
-import numpy as np
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from statistics import fmean
+from typing import Any
+
 from torch import Tensor
 
-from graphcal.metrics.bins import Reliability, equal_width_bin, equal_width_edges, reliability
-from graphcal.metrics.chunks import Rows, total
+from graphcal.metrics.bins import Reliability, outcomes, reliability
+from graphcal.metrics.floor import debiased_of, floor_of
 from graphcal.metrics.inputs import check
+from graphcal.metrics.ranking import auroc_of, grouped
 
 
 def ece_of(rel: Reliability) -> float:
     """Expected calibration error of a reliability table."""
     return float(rel.gap.abs().sum())
-
-
-def mce_of(rel: Reliability) -> float:
-    """Largest distance between accuracy and confidence of a bin."""
-    return float((rel.accuracy - rel.conf).abs().nan_to_num(0.0).max())
 
 
 def over_of(rel: Reliability) -> float:
@@ -42,16 +40,8 @@ def under_of(rel: Reliability) -> float:
 
 
 def ece(log_probs: Tensor, y: Tensor, bins: int = 20, scheme: str = "equal-width") -> float:
-    """Expected calibration error of the predicted class: `ece_of` the reliability, from the sums it needs and no others."""
-    if scheme != "equal-width":
-        return ece_of(reliability(log_probs, y, bins, scheme))
-    edges = equal_width_edges(bins)
-    return float(np.abs(total(log_probs, y, lambda rows: gap_sums(rows, edges))).sum()) / len(y)
-
-
-def mce(log_probs: Tensor, y: Tensor, bins: int = 20) -> float:
-    """Maximum calibration error over the bins."""
-    return mce_of(reliability(log_probs, y, bins))
+    """Expected calibration error of the predicted class."""
+    return ece_of(reliability(log_probs, y, bins, scheme))
 
 
 def overconfidence(log_probs: Tensor, y: Tensor, bins: int = 20) -> float:
@@ -67,41 +57,6 @@ def underconfidence(log_probs: Tensor, y: Tensor, bins: int = 20) -> float:
 def signed_gap(log_probs: Tensor, y: Tensor) -> float:
     """Accuracy minus mean confidence: positive is under-confident."""
     return float(reliability(log_probs, y, bins=1).gap.sum())
-
-
-def gap_sums(rows: Rows, edges: Tensor) -> np.ndarray:
-    """(B,) sums of right - c by bin."""
-    return np.bincount(equal_width_bin(rows.conf, edges), rows.right - rows.conf, minlength=len(edges) - 1)
-
-
-def classwise_gaps(rows: Rows, edges: Tensor) -> np.ndarray:
-    """(C, B) sums of [y = k] - p_k by class and bin of p_k: the additive state of the class-wise ECE."""
-    C, bins = len(rows.by_class), len(edges) - 1
-    gaps = np.empty((C, bins))
-    for k in range(C):
-        p = np.minimum(np.exp(rows.by_class[k].astype(np.float64)), 1.0)
-        gaps[k] = np.bincount(equal_width_bin(p, edges), (rows.y == k) - p, minlength=bins)
-    return gaps
-
-
-def top_label_gaps(rows: Rows, edges: Tensor) -> np.ndarray:
-    """(C, B) sums of right - c by predicted class and confidence bin: the additive state of the top-label ECE."""
-    C, bins = len(rows.by_class), len(edges) - 1
-    cell = rows.pred.astype(np.int64) * bins + equal_width_bin(rows.conf, edges)
-    return np.bincount(cell, rows.right - rows.conf, minlength=C * bins).reshape(C, bins)
-
-
-def classwise_ece(log_probs: Tensor, y: Tensor, bins: int = 20) -> float:
-    """Calibration error of every class's own probability, averaged over classes."""
-    edges = equal_width_edges(bins)
-    gaps = total(log_probs, y, lambda rows: classwise_gaps(rows, edges))
-    return float(np.abs(gaps).sum()) / (len(y) * len(gaps))
-
-
-def top_label_ece(log_probs: Tensor, y: Tensor, bins: int = 20) -> float:
-    """Calibration error of the confidence given the predicted class."""
-    edges = equal_width_edges(bins)
-    return float(np.abs(total(log_probs, y, lambda rows: top_label_gaps(rows, edges))).sum()) / len(y)
 
 
 def accuracy(log_probs: Tensor, y: Tensor) -> float:
@@ -132,3 +87,68 @@ def brier(log_probs: Tensor, y: Tensor) -> float:
     """Mean squared distance between the probabilities and the one-hot label, summed over classes."""
     check(log_probs, y)
     return float(brier_terms(log_probs, y).mean())
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The cheap numbers about one set of predictions, as fractions; NaN where there is nothing to average."""
+
+    nodes: int
+    accuracy: float
+    confidence: float
+    ece: float
+    ece_floor: float  # a perfectly calibrated model's expected ECE on these nodes
+    ece_debiased: float
+    overconfidence: float
+    underconfidence: float
+    confidence_right: float
+    confidence_wrong: float
+    nll: float
+    brier: float
+    auroc: float
+
+    @property
+    def signed_gap(self) -> float:
+        """Accuracy minus confidence: positive is under-confident."""
+        return self.accuracy - self.confidence
+
+    @property
+    def ece_excess(self) -> float:
+        """ECE above its floor: what calibration could repair."""
+        return self.ece - self.ece_floor
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers by key; null where a number does not exist."""
+        found = {key: getattr(self, key) for key in SCORES}
+        return {"nodes": self.nodes, **{k: None if math.isnan(v) else v for k, v in found.items()}}
+
+
+OF_SCORES = tuple(f.name for f in fields(Scores) if f.name != "nodes")  # what a constructor takes
+SCORES = (*OF_SCORES, "signed_gap", "ece_excess")  # keys of every set of metrics
+
+
+def score(log_probs: Tensor, y: Tensor, bins: int = 20) -> Scores:
+    """All scores of these predictions."""
+    rel = reliability(log_probs, y, bins)
+    conf, right = outcomes(log_probs, y)
+    N = len(y)
+    return Scores(
+        nodes=N,
+        accuracy=float(rel.right_sum.sum()) / N,
+        confidence=float(rel.conf_sum.sum()) / N,
+        ece=ece_of(rel),
+        ece_floor=floor_of(conf, rel.edges),
+        ece_debiased=debiased_of(rel),
+        overconfidence=over_of(rel),
+        underconfidence=under_of(rel),
+        confidence_right=float(conf[right == 1].mean()),
+        confidence_wrong=float(conf[right == 0].mean()),
+        nll=float(nll_terms(log_probs, y).mean()),
+        brier=float(brier_terms(log_probs, y).mean()),
+        auroc=auroc_of(*grouped(conf, right)),
+    )
+
+
+def mean_scores(several: Sequence[Scores]) -> Scores:
+    """The mean over seeds that were measured on the same nodes."""
+    return Scores(several[0].nodes, **{key: fmean(getattr(s, key) for s in several) for key in OF_SCORES})

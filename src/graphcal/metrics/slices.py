@@ -7,6 +7,8 @@ with fewer, or nodes without neighbours or out of reach, are kept apart and flag
 certainly largest: the interval's end nearest to 0. A class is the predicted one: within a true class, accuracy and
 confidence differ even for a calibrated model. For the same reason right and wrong are shown for what they are and never
 named the worst.
+
+`changed_nodes` are the single nodes whose confidence a calibration moved most, with where they sit.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ import torch
 from torch import Tensor
 
 from graphcal.graphs import UNREACHABLE, Structure, neighbour_agreement
-from graphcal.metrics.bands import accuracy_interval
-from graphcal.metrics.bins import equal_width_edges, tally
+from graphcal.metrics.bins import confidence, equal_width_edges, tally
+from graphcal.metrics.diagram import accuracy_interval
 from graphcal.metrics.floor import floor_of
+from graphcal.metrics.inputs import per_seed
 from graphcal.metrics.scores import ece_of
 
 
@@ -34,20 +37,21 @@ class Slice:
     nodes: int
     accuracy: float
     confidence: float
-    gap: float  # accuracy - confidence: positive is under-confident
-    gap_low: float
-    gap_high: float
+    signed_gap: float  # accuracy - confidence: positive is under-confident
+    signed_gap_low: float
+    signed_gap_high: float
     ece: float
-    floor: float
+    ece_floor: float
     small: bool  # too few nodes to believe
 
     @property
-    def certain(self) -> float:
+    def certain_gap(self) -> float:
         """How far the gap certainly is from 0."""
-        return max(self.gap_low, -self.gap_high, 0.0)
+        return max(self.signed_gap_low, -self.signed_gap_high, 0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Plain numbers of five digits."""
+        return {k: round(v, 5) if isinstance(v, float) else v for k, v in asdict(self).items()}
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ def merged(group: Tensor, names: Sequence[str], ordered: int, small: int) -> tup
     return renumbered[group], labels
 
 
-def measure(by: str, name: str, conf: Tensor, right: Tensor, bins: int, small: int, seeds: int) -> Slice:
+def measure_group(by: str, name: str, conf: Tensor, right: Tensor, bins: int, small: int, seeds: int) -> Slice:
     """One group; with several seeds pooled, the interval counts every node once."""
     one = tally(conf, right, torch.tensor([0.0, 1.0], dtype=torch.float64))
     rel = tally(conf, right, equal_width_edges(bins))
@@ -110,7 +114,7 @@ def measure(by: str, name: str, conf: Tensor, right: Tensor, bins: int, small: i
     return Slice(by, name, nodes, acc, c, acc - c, float(low) - c, float(high) - c, ece_of(rel), floor, nodes < small)
 
 
-def slices(
+def measure_slices(
     log_probs: Tensor | Sequence[Tensor],
     y: Tensor,
     mask: Tensor,
@@ -119,10 +123,10 @@ def slices(
     small: int = 30,
     names: Sequence[str] | None = None,
 ) -> list[Slice]:
-    """Every group of the nodes in `mask`. `log_probs` (N, C) covers all nodes of the graph; one tensor, or one a seed."""
-    seeds = [log_probs] if isinstance(log_probs, Tensor) else list(log_probs)
+    """Every group of the nodes in `mask`. `log_probs` (N, C) covers all nodes of the graph; one tensor, or one per seed."""
+    seeds = per_seed(log_probs)
     cuts = [groupings(lp, y, facts) for lp in seeds]
-    conf = torch.cat([lp[mask].max(dim=1).values.double().exp().clamp(max=1) for lp in seeds]).cpu()
+    conf = torch.cat([confidence(lp[mask])[0] for lp in seeds])
     right = torch.cat([(lp.argmax(dim=1) == y)[mask] for lp in seeds]).double().cpu()
     found = []
     for same in zip(*cuts):
@@ -132,11 +136,48 @@ def slices(
         group, labels = merged(group, labels, same[0].ordered, small * len(seeds))
         for k in group.unique().tolist():
             own = group == k
-            found.append(measure(same[0].by, labels[k], conf[own], right[own], bins, small, len(seeds)))
+            found.append(measure_group(same[0].by, labels[k], conf[own], right[own], bins, small, len(seeds)))
     return found
 
 
-def worst(found: Sequence[Slice]) -> Slice | None:
+def worst_slice(found: Sequence[Slice]) -> Slice | None:
     """The group whose gap is certainly largest; None when no group is certainly off."""
-    fair = [s for s in found if not s.small and s.by != "outcome" and s.certain > 0]
-    return max(fair, key=lambda s: s.certain, default=None)
+    fair = [s for s in found if not s.small and s.by != "outcome" and s.certain_gap > 0]
+    return max(fair, key=lambda s: s.certain_gap, default=None)
+
+
+@dataclass(frozen=True)
+class ChangedNode:
+    """One node whose confidence a calibration moved, averaged over seeds; prediction and place are those of the first seed."""
+
+    node: int
+    before: float
+    after: float
+    predicted: int
+    label: int
+    right: float  # share of the seeds
+    hops: int  # from the nearest training node
+    degree: int
+    agreement: float  # share of the neighbours that are predicted alike
+
+    def to_dict(self) -> dict[str, Any]:
+        return {k: round(v, 4) if isinstance(v, float) else v for k, v in asdict(self).items()}
+
+
+def changed_nodes(
+    after: Sequence[Tensor], before: Sequence[Tensor], y: Tensor, mask: Tensor, facts: Structure, most: int = 12
+) -> list[ChangedNode]:
+    """The nodes of `mask` whose confidence moved most, averaged over seeds."""
+    old, new = (torch.stack([confidence(lp)[0] for lp in seeds]).mean(dim=0) for seeds in (before, after))
+    right = torch.stack([lp.argmax(dim=1) == y for lp in after]).double().mean(dim=0).cpu()
+    pred = after[0].argmax(dim=1)
+    agreement = neighbour_agreement(pred, facts)
+    moved = torch.where(mask.cpu(), (new - old).abs(), torch.zeros_like(new))
+    return [
+        ChangedNode(
+            n, float(old[n]), float(new[n]), int(pred[n]), int(y[n]), float(right[n]),
+            int(facts.hops[n]), int(facts.degree[n]), float(agreement[n]),
+        )
+        for n in moved.topk(min(most, int(mask.sum()))).indices.tolist()
+        if float(moved[n]) > 1e-4
+    ]  # fmt: skip

@@ -20,18 +20,18 @@ import numpy as np
 from scipy.fft import dct, idct
 from torch import Tensor
 
-from graphcal.metrics.chunks import Rows, total
+from graphcal.metrics.inputs import Array, RowChunk, map_reduce
 
 CELLS = 4096
 
 
-def on_grid(conf: np.ndarray, *weights: np.ndarray) -> np.ndarray:
+def on_grid(conf: Array, *weights: Array) -> Array:
     """(1 + weights, CELLS) number of nodes and sums of weights, each shared linearly between the two nearest cell centres."""
     place = np.clip(conf * CELLS - 0.5, 0, CELLS - 1)
     left = np.minimum(place.astype(np.int64), CELLS - 2)
     share = place - left
 
-    def sums(right: np.ndarray, all_of_it: np.ndarray) -> np.ndarray:
+    def sums(right: Array, all_of_it: Array) -> Array:
         total = np.bincount(left, all_of_it - right, minlength=CELLS)
         total[1:] += np.bincount(left, right, minlength=CELLS)[:-1]
         return total
@@ -39,13 +39,13 @@ def on_grid(conf: np.ndarray, *weights: np.ndarray) -> np.ndarray:
     return np.stack([sums(share, np.ones_like(share)), *(sums(w * share, w) for w in weights)])
 
 
-def grids(rows: Rows) -> np.ndarray:
+def grids(rows: RowChunk) -> Array:
     """(3, CELLS) nodes, right predictions and sums of right - c on the grid."""
     right = rows.right.astype(np.float64)
     return on_grid(rows.conf, right, right - rows.conf)
 
 
-def smooth_ece_of(residual: np.ndarray) -> float:
+def smooth_ece_of(residual: Array) -> float:
     """smECE of residuals right - c on the grid, divided by the number of nodes."""
     coefficients = dct(residual, type=2, norm="ortho")
     k = np.arange(CELLS)
@@ -60,7 +60,7 @@ def smooth_ece_of(residual: np.ndarray) -> float:
     return (low + high) / 2
 
 
-def kde_ece_of(count: np.ndarray, right: np.ndarray) -> float:
+def kde_ece_of(count: Array, right: Array) -> float:
     """KDE-ECE of the nodes and the right predictions on the grid."""
     z, N = (np.arange(CELLS) + 0.5) / CELLS, count.sum()
     mean = (count * z).sum() / N
@@ -70,7 +70,7 @@ def kde_ece_of(count: np.ndarray, right: np.ndarray) -> float:
     kernel = np.clip(1 - u**2, 0, None) ** 3
     kernel /= kernel.sum()
 
-    def smoothed(values: np.ndarray) -> np.ndarray:
+    def smoothed(values: Array) -> Array:
         return np.convolve(np.pad(values, reach, mode="symmetric"), kernel, mode="valid")
 
     p, pi_p = smoothed(count) / N, smoothed(right) / N
@@ -79,11 +79,11 @@ def kde_ece_of(count: np.ndarray, right: np.ndarray) -> float:
 
 def smooth_ece(log_probs: Tensor, y: Tensor) -> float:
     """Smooth calibration error of the predicted class; no bins to choose."""
-    _, _, residual = total(log_probs, y, grids)
+    _, _, residual = map_reduce(log_probs, y, grids)
     return smooth_ece_of(residual / len(y))
 
 
 def kde_ece(log_probs: Tensor, y: Tensor) -> float:
     """Calibration error of the predicted class by kernel density."""
-    count, right, _ = total(log_probs, y, grids)
+    count, right, _ = map_reduce(log_probs, y, grids)
     return kde_ece_of(count, right)

@@ -19,13 +19,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.metrics.bins import Reliability, cell_sums, equal_width_edges, from_cells
-from graphcal.metrics.chunks import Rows, over_chunks
-from graphcal.metrics.floor import debiased_of
-from graphcal.metrics.intervals import interval_of, normal_noise, seeded
+from graphcal.metrics.bins import Reliability, equal_width_edges, tally_rows
+from graphcal.metrics.ece_variants import classwise_gaps, mce_of, top_label_gaps
+from graphcal.metrics.floor import debiased_of, seeded
+from graphcal.metrics.inputs import Array, RowChunk, map_reduce
+from graphcal.metrics.intervals import interval_of, normal_noise
 from graphcal.metrics.ranking import aurc_of_cells, auroc_of
-from graphcal.metrics.scores import classwise_gaps, ece_of, mce_of, over_of, top_label_gaps, under_of
+from graphcal.metrics.scores import ece_of, over_of, under_of
 from graphcal.metrics.smooth import grids, kde_ece_of, smooth_ece_of
+
+KEYS = (
+    "accuracy", "confidence", "signed_gap", "ece", "ece_debiased", "ece_floor", "ece_excess", "mce", "overconfidence",
+    "underconfidence", "ece_classwise", "ece_top_label", "smooth_ece", "kde_ece", "nll", "brier", "auroc", "aurc",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,26 +39,23 @@ class Tally:
     """Sums over rows; `a + b` is the tally of both."""
 
     reliability: Reliability
-    classwise: np.ndarray  # (C, B)  sums of [y = k] - p_k
-    top_label: np.ndarray  # (C, B)  sums of right - c
-    grid: np.ndarray  # (3, CELLS)  nodes, right predictions, sums of right - c
-    loss: np.ndarray  # (2,)  sums of NLL and Brier
+    classwise: Array  # (C, B)  sums of [y = k] - p_k
+    top_label: Array  # (C, B)  sums of right - c
+    grid: Array  # (3, CELLS)  nodes, right predictions, sums of right - c
+    loss: Array  # (2,)  sums of NLL and Brier
 
     @classmethod
     def of(cls, log_probs: Tensor, y: Tensor, bins: int = 20) -> Tally:
         """The tally of these rows, looked at a chunk at a time."""
-        edges, parts = equal_width_edges(bins), None
-        for part in over_chunks(log_probs, y, lambda rows: cls._of_rows(rows, edges)):
-            parts = part if parts is None else parts + part
-        assert parts is not None  # over_chunks refuses empty input
-        return parts
+        edges = equal_width_edges(bins)
+        return map_reduce(log_probs, y, lambda rows: cls._of_rows(rows, edges))
 
     @classmethod
-    def _of_rows(cls, rows: Rows, edges: Tensor) -> Tally:
+    def _of_rows(cls, rows: RowChunk, edges: Tensor) -> Tally:
         probs = np.exp(rows.by_class.astype(np.float64))  # (C, n)
         brier = (probs**2).sum() - 2 * np.exp(rows.of_label).sum() + len(rows.y)
         return cls(
-            from_cells(cell_sums(rows.conf, rows.right, edges, "equal-width"), edges, "equal-width"),
+            tally_rows(rows.conf, rows.right, edges),
             classwise_gaps(rows, edges),
             top_label_gaps(rows, edges),
             grids(rows),
@@ -76,8 +79,20 @@ class Tally:
         return float(self.reliability.right_sum.sum()) / self.nodes
 
     @property
+    def confidence(self) -> float:
+        return float(self.reliability.conf_sum.sum()) / self.nodes
+
+    @property
+    def signed_gap(self) -> float:
+        return self.accuracy - self.confidence
+
+    @property
     def ece(self) -> float:
         return ece_of(self.reliability)
+
+    @property
+    def ece_excess(self) -> float:
+        return self.ece - self.ece_floor
 
     @property
     def ece_debiased(self) -> float:
@@ -101,11 +116,11 @@ class Tally:
         return under_of(self.reliability)
 
     @property
-    def classwise_ece(self) -> float:
+    def ece_classwise(self) -> float:
         return float(np.abs(self.classwise).sum()) / (self.nodes * len(self.classwise))
 
     @property
-    def top_label_ece(self) -> float:
+    def ece_top_label(self) -> float:
         return float(np.abs(self.top_label).sum()) / self.nodes
 
     @property
@@ -141,12 +156,9 @@ class Tally:
     ) -> tuple[float, float]:
         """Interval of the calibration error, with normal noise of the resampled nodes' covariance."""
         rel, N = self.reliability, self.nodes
-        noise = normal_noise(rel.gap, rel.square / N, N, draws, seeded(generator))
+        noise = normal_noise(rel.gap, torch.diag(rel.square / N), N, draws, seeded(generator))
         return interval_of(rel.gap, noise, level)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of the metrics by name."""
-        names = (
-            "nodes accuracy ece ece_debiased ece_floor mce overconfidence underconfidence classwise_ece top_label_ece"
-        )
-        return {n: getattr(self, n) for n in f"{names} smooth_ece kde_ece nll brier auroc aurc".split()}
+        """All of the metrics by key."""
+        return {"nodes": self.nodes, **{key: getattr(self, key) for key in KEYS}}

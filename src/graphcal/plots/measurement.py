@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphcal.metrics.bands import accuracy_interval, consistency_band
 from graphcal.metrics.bins import Reliability
+from graphcal.metrics.diagram import accuracy_interval, consistency_band
 from graphcal.metrics.scores import ece_of
 from graphcal.metrics.slices import Slice
 
@@ -131,9 +131,9 @@ def draw_slices(found: Sequence[Slice], ax: Axes, by: str) -> None:
         raise ValueError(f"no slices by {by!r}; there are {', '.join(dict.fromkeys(s.by for s in found))}")
     ax.axvline(0, color=ink(ax), linestyle="--", linewidth=1, alpha=0.6)
     for row, s in enumerate(reversed(rows)):
-        colour = BLUE if s.gap >= 0 else VERMILLION
-        ax.hlines(row, s.gap_low, s.gap_high, color=colour, linewidth=1.5, alpha=0.6)
-        ax.plot([s.gap], [row], "o" if s.gap >= 0 else "s", color=colour, markerfacecolor="none" if s.small else colour)
+        colour, marker = (BLUE, "o") if s.signed_gap >= 0 else (VERMILLION, "s")
+        ax.hlines(row, s.signed_gap_low, s.signed_gap_high, color=colour, linewidth=1.5, alpha=0.6)
+        ax.plot([s.signed_gap], [row], marker, color=colour, markerfacecolor="none" if s.small else colour)
     ax.set_yticks(range(len(rows)), [f"{s.group} ({s.nodes})" for s in reversed(rows)])
     ax.set_title(by, fontsize="medium")
     frame(ax, "accuracy - confidence", "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from graphcal.metrics.names import metric_of
 from graphcal.tuning import DecaySearch
 
 if TYPE_CHECKING:
@@ -22,13 +23,15 @@ def draw_decay_curve(search: DecaySearch, ax: Axes) -> None:
     """Mean confidence and accuracy on the validation nodes over the decay; where they meet there is no gap."""
     curve = [point for point in search.curve if point.decay > 0]  # zero has no place on a logarithmic axis
     decays = [point.decay for point in curve]
-    ax.plot(decays, [point.conf for point in curve], "o-", color=CONF, label="mean confidence")
-    ax.plot(decays, [point.accuracy for point in curve], "s-", color=ACCURACY, label="accuracy")
+    ax.plot(decays, [point.scores.confidence for point in curve], "o-", color=CONF, label="mean confidence")
+    ax.plot(decays, [point.scores.accuracy for point in curve], "s-", color=ACCURACY, label="accuracy")
     if search.decay > 0:
         ax.axvline(search.decay, color=INK, linestyle="--", linewidth=1, label=f"chosen: {search.decay:.2g}")
     for point in search.curve:
         if point.decay == 0:
-            ax.axhline(point.conf, color=CONF, linewidth=0.8, linestyle=":", label="confidence without decay")
+            ax.axhline(
+                point.scores.confidence, color=CONF, linewidth=0.8, linestyle=":", label="confidence without decay"
+            )
     ax.set_xscale("log")
     ax.set_xlabel("weight decay of the final layer")
     ax.set_ylabel("validation nodes")
@@ -38,18 +41,17 @@ def draw_decay_curve(search: DecaySearch, ax: Axes) -> None:
 
 def draw_decay_sweep(rows: Sequence[dict[str, Any]], ax: Axes, measure: str = "ece") -> None:
     """One line for each place at which decay acts (`sweep_decay`), with an error bar of one sd where there is one."""
+    metric = metric_of(measure)
     if not rows or measure not in rows[0]:
-        raise ValueError(
-            f"measure={measure!r} is not in the rows; they have {', '.join(rows[0]) if rows else 'nothing'}"
-        )
-    scale = 1 if measure == "nll" else 100
+        has = ", ".join(rows[0]) if rows else "nothing"
+        raise ValueError(f"measure={measure!r} is not in the rows; they have {has}")
     for place in dict.fromkeys(row["which"] for row in rows):
         own = sorted((row for row in rows if row["which"] == place and row["decay"] > 0), key=lambda row: row["decay"])
         colour, marker, words = PLACES[place]
         ax.errorbar(
             [row["decay"] for row in own],
-            [scale * row[measure] for row in own],
-            yerr=[scale * row.get(f"{measure}_sd", 0.0) for row in own],
+            [metric.scale * row[measure] for row in own],
+            yerr=[metric.scale * row.get(f"{measure}_sd", 0.0) for row in own],
             color=colour,
             marker=marker,
             capsize=2,
@@ -57,7 +59,7 @@ def draw_decay_sweep(rows: Sequence[dict[str, Any]], ax: Axes, measure: str = "e
         )
     ax.set_xscale("log")
     ax.set_xlabel("weight decay")
-    ax.set_ylabel("NLL" if measure == "nll" else f"{measure.upper() if measure == 'ece' else measure} %")
+    ax.set_ylabel(metric.heading)
     ax.legend(frameon=False, fontsize=8)
     ax.spines[["top", "right"]].set_visible(False)
 

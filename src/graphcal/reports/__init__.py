@@ -1,4 +1,4 @@
-"""The report: one self-contained page from plain results.
+"""The report: one self-contained page from plain results, and its words. Reads the record; measures nothing.
 
     import graphcal
     graphcal.report(results)                      # a notebook cell shows the page
@@ -7,24 +7,8 @@
 `results` is the record of `graphcal run` (a dictionary, or a path to its results.json), or several of them.
 """
 
-from __future__ import annotations
+from graphcal.reports.html import build
+from graphcal.reports.results import ReportPage, combine, read_results, report
+from graphcal.reports.wording import advice, answers, verdict
 
-import sys
-from types import ModuleType
-from typing import Any
-
-from graphcal.reports.build import build, write
-from graphcal.reports.data import report_data
-from graphcal.reports.page import Report, combine, read_results, report
-
-__all__ = ["Report", "build", "combine", "read_results", "report", "report_data", "write"]
-
-
-class _CallableModule(ModuleType):
-    """`graphcal.report(...)` is `graphcal.report.report(...)`."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Report:
-        return report(*args, **kwargs)
-
-
-sys.modules[__name__].__class__ = _CallableModule
+__all__ = ["ReportPage", "advice", "answers", "build", "combine", "read_results", "report", "verdict"]

@@ -42,7 +42,7 @@
     add(svg, "line", { class: "diagonal", x1: X(0), y1: Y(0), x2: X(1), y2: Y(1) });
     bins.count.forEach((n, b) => {
       if (!n) return;
-      const c = bins.conf[b], a = bins.accuracy[b], side = a >= c ? "under" : "over";
+      const c = bins.confidence[b], a = bins.accuracy[b], side = a >= c ? "under" : "over";
       add(svg, "line", { class: "whisk", x1: X(c), x2: X(c), y1: Y(bins.interval[0][b]), y2: Y(bins.interval[1][b]) });
       add(svg, "line", { class: `gap ${side}`, x1: X(c), x2: X(c), y1: Y(c), y2: Y(a) });
       const dot = add(svg, "circle", { class: side, cx: X(c), cy: Y(a), r: 3 + 7 * Math.sqrt(n / most) });
@@ -67,12 +67,12 @@
     holder.replaceChildren(svg);
   }
 
-  const said = bins => `calibration error ${pct(bins.ece)} percent, floor ${pct(bins.floor)} percent, ${bins.convention}`;
+  const said = bins => `calibration error ${pct(bins.ece)} percent, floor ${pct(bins.ece_floor)} percent, ${bins.convention}`;
 
   function show(figure, name, binning) {
     const m = data.methods[name], bins = m.binnings[binning], label = data.labels[name];
     const small = document.createElement("small");
-    small.textContent = `ECE ${pct(bins.ece)} % · floor ${pct(bins.floor)} % · debiased ${pct(bins.debiased)} %`;
+    small.textContent = `ECE ${pct(bins.ece)} % · floor ${pct(bins.ece_floor)} % · debiased ${pct(bins.ece_debiased)} %`;
     figure.querySelector("figcaption").replaceChildren(label, small);
     diagram(figure.querySelector(".plot"), bins, label);
     histogram(figure.querySelector(".hist"), m.histogram, label);
@@ -80,19 +80,19 @@
 
   function panel(by, groups, old) {                              // one way to cut the nodes
     const row = 24, left = 132, right = 20, height = groups.length * row + 34, svg = document.createElementNS(NS, "svg");
-    const ends = groups.flatMap(g => [g.gap_low, g.gap_high, (old[g.group] ?? g).gap]);
+    const ends = groups.flatMap(g => [g.signed_gap_low, g.signed_gap_high, (old[g.group] ?? g).signed_gap]);
     const low = Math.min(-.05, ...ends), high = Math.max(.05, ...ends), x = v => left + (v - low) / (high - low) * (W - left - right);
     svg.setAttribute("viewBox", `0 0 ${W} ${height}`);
     svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", `${by}: ` + groups.map(g => `${g.group}, ${g.nodes} nodes, gap ${pct(g.gap)} points`).join("; "));
+    svg.setAttribute("aria-label", `${by}: ` + groups.map(g => `${g.group}, ${g.nodes} nodes, gap ${pct(g.signed_gap)} points`).join("; "));
     add(svg, "line", { class: "diagonal", x1: x(0), x2: x(0), y1: 4, y2: height - 30 });
     for (const t of [low, 0, high]) add(svg, "text", { x: x(t), y: height - 12, "text-anchor": "middle" }, (t > 0 ? "+" : "") + Math.round(100 * t));
     groups.forEach((g, i) => {
-      const y = i * row + 16, side = g.gap >= 0 ? "under" : "over";
+      const y = i * row + 16, side = g.signed_gap >= 0 ? "under" : "over";
       add(svg, "text", { x: left - 10, y: y + 4, "text-anchor": "end", class: g.small ? "few" : "" }, g.group + (g.small ? " (few)" : ""));
-      if (old[g.group]) add(svg, "circle", { class: "hollow", cx: x(old[g.group].gap), cy: y, r: 4 });
-      add(svg, "line", { class: `gap ${side}`, x1: x(g.gap_low), x2: x(g.gap_high), y1: y, y2: y });
-      const dot = add(svg, "circle", { class: side, cx: x(g.gap), cy: y, r: 5 });
+      if (old[g.group]) add(svg, "circle", { class: "hollow", cx: x(old[g.group].signed_gap), cy: y, r: 4 });
+      add(svg, "line", { class: `gap ${side}`, x1: x(g.signed_gap_low), x2: x(g.signed_gap_high), y1: y, y2: y });
+      const dot = add(svg, "circle", { class: side, cx: x(g.signed_gap), cy: y, r: 5 });
       add(dot, "title", {}, `${g.group}: ${g.nodes} nodes, says ${pct(g.confidence)} %, right ${pct(g.accuracy)} %`);
     });
     const figure = document.createElement("figure"), caption = document.createElement("figcaption");
@@ -161,7 +161,7 @@
       table.appendChild(tr);
     };
     line("th", ["Bin, %", "Nodes", "Confidence, %", "Accuracy, %", "95 % interval of the bin", "Calibrated model: 95 %"]);
-    bins.count.forEach((n, b) => n && line("td", [`(${pct(bins.edges[b], 0)}, ${pct(bins.edges[b + 1], 0)}]`, n.toFixed(n % 1 ? 1 : 0), pct(bins.conf[b]), pct(bins.accuracy[b]),
+    bins.count.forEach((n, b) => n && line("td", [`(${pct(bins.edges[b], 0)}, ${pct(bins.edges[b + 1], 0)}]`, n.toFixed(n % 1 ? 1 : 0), pct(bins.confidence[b]), pct(bins.accuracy[b]),
       `${pct(bins.interval[0][b])}–${pct(bins.interval[1][b])}`, `${pct(bins.band[0][b])}–${pct(bins.band[1][b])}`]));
     pick("numbers").replaceChildren(table);
   }

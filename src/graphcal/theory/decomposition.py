@@ -25,8 +25,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from graphcal.core import Outputs
-from graphcal.theory.stationarity import stationarity, training_errors
-from graphcal.theory.steps import known
+from graphcal.theory.stationarity import final_and_hidden, stationarity, training_errors
 
 CUTOFF = 0.1
 
@@ -63,8 +62,7 @@ def decompose(
 
     ``weight_decay=None`` takes the effective decay in place of lambda.
     """
-    final, hidden = known(out)
-    assert final.weight is not None
+    final, hidden = final_and_hidden(out)
     nodes = torch.arange(out.num_nodes) if nodes is None else torch.as_tensor(nodes).reshape(-1)
     weight, bias, h_t = final.weight.double(), final.bias.double(), hidden[nodes].double()
     h, error = training_errors(out)  # (n, D), (n, C)
@@ -99,9 +97,11 @@ def decompose(
 
 def smallest_correction(h: Tensor, gap: Tensor) -> Tensor:
     """The smallest d (n, C) whose d^T h equals gap (C, D) along the well-used directions of h (n, D)."""
-    return (gap @ torch.linalg.pinv(h, rtol=CUTOFF)).T
+    inverse: Tensor = torch.linalg.pinv(h, rtol=CUTOFF)
+    return (gap @ inverse).T
 
 
 def _spread(values: Tensor) -> Tensor:
     """Softmax does not see what is common to all classes."""
-    return (values - values.mean(-1, keepdim=True)).norm()
+    centred = values - values.mean(-1, keepdim=True)
+    return centred.square().sum().sqrt()

@@ -40,12 +40,12 @@ class HeadPath:
     @property
     def norms(self) -> list[float]:
         """||W||_F for each decay."""
-        return [float(_weight(head).norm()) for head in self.heads]
+        return [float(head.weight.norm()) for head in self.heads]
 
     @property
     def distances(self) -> Tensor:
         """||w_i - w_j|| for each decay."""  # (L, C, C)
-        return torch.stack([torch.cdist(_weight(head), _weight(head)) for head in self.heads])
+        return torch.stack([torch.cdist(head.weight, head.weight) for head in self.heads])
 
     @property
     def rising_pairs(self) -> list[tuple[int, int]]:
@@ -98,8 +98,3 @@ def solve_head(hidden: Tensor, y: Tensor, classes: int, weight_decay: float) -> 
     found = minimize(objective, start, jac=True, hessp=curvature, method="trust-ncg", options=options)
     weight = matrix(found.x)
     return FinalLayer.from_weight(weight[:, :-1].clone(), weight[:, -1].clone())
-
-
-def _weight(head: FinalLayer) -> Tensor:
-    assert head.weight is not None
-    return head.weight

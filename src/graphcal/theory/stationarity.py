@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from graphcal.core import Outputs
-from graphcal.theory.steps import known
+from graphcal.core import FinalLayer, Outputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +45,7 @@ class Stationarity:
 
 def stationarity(out: Outputs, weight_decay: float) -> Stationarity:
     """The stationarity of ``out``'s final layer under ``weight_decay``, in double precision, without dropout."""
-    final, _ = known(out)
-    assert final.weight is not None
+    final, _ = final_and_hidden(out)
     weight, bias = final.weight.double(), final.bias.double()
     h, error = training_errors(out)
     pull, bias_pull = error.T @ h / len(h), error.mean(0)  # (C, D), (C,)
@@ -64,9 +62,20 @@ def stationarity(out: Outputs, weight_decay: float) -> Stationarity:
     )
 
 
+def final_and_hidden(out: Outputs) -> tuple[FinalLayer, Tensor]:
+    """The final layer and the representation it reads; refused where either is missing."""
+    if out.final is None or out.hidden is None:
+        missing = [name for name, value in (("final.weight", out.final), ("hidden", out.hidden)) if value is None]
+        raise ValueError(
+            f"this needs the final layer's weight and the representation it reads, but Outputs has no "
+            f"{' and no '.join(missing)}: use observe(model, data) or train(...), which see both"
+        )
+    return out.final, out.hidden
+
+
 def training_errors(out: Outputs) -> tuple[Tensor, Tensor]:
     """(h (n, D), y - s (n, C)) of the training nodes, in double precision."""
-    _, hidden = known(out)
+    _, hidden = final_and_hidden(out)
     train = out.graph.get("train_mask")
     if train is None or not train.any() or out.graph.get("y") is None:
         raise ValueError("this needs the training nodes and their labels: the graph has no train_mask, or no y")

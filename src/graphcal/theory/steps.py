@@ -21,14 +21,16 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 from torch_geometric.data import Data
 
-from graphcal.core import FinalLayer, Outputs
+from graphcal.core import Outputs
 from graphcal.observation import observe
+from graphcal.theory.stationarity import final_and_hidden
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
@@ -116,8 +118,8 @@ def _steps(
     lr: float,
     weight_decay: float,
     count: int,
-    state: dict | None = None,
-) -> dict:
+    state: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """Trains ``model`` in place and gives the optimiser's moments, so that two copies can go on from them."""
     stepper = optimizer(model.parameters(), lr=lr, weight_decay=weight_decay)  # type: ignore[call-arg]
     if state is not None:
@@ -132,21 +134,5 @@ def _steps(
 
 def extended(out: Outputs) -> tuple[Tensor, Tensor]:
     """(weight (C, D + 1), hidden (N, D + 1)) with the bias as one more column, seen by the constant 1."""
-    final, hidden = known(out)
-    assert final.weight is not None
+    final, hidden = final_and_hidden(out)
     return torch.cat([final.weight, final.bias[:, None]], -1), torch.cat([hidden, torch.ones_like(hidden[:, :1])], -1)
-
-
-def known(out: Outputs) -> tuple[FinalLayer, Tensor]:
-    """The final layer with its weight, and the representation it reads; refused where either is missing."""
-    missing = [
-        name
-        for name, value in (("final.weight", out.final and out.final.weight), ("hidden", out.hidden))
-        if value is None
-    ]
-    if missing or out.final is None or out.hidden is None:
-        raise ValueError(
-            f"this needs the final layer's weight and the representation it reads, but Outputs has no "
-            f"{' and no '.join(missing)}: use observe(model, data) or train(...), which see both"
-        )
-    return out.final, out.hidden

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -29,7 +29,7 @@ from torch_geometric.data import Data
 
 from graphcal.core import Recipe
 from graphcal.training import Run, Training
-from graphcal.tuning.candidates import Candidate, Candidates, Progress
+from graphcal.tuning.candidates import Candidates, DecayCandidate, Progress
 
 FRACTIONS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.0)  # of the base decay: the default grid
 LOWEST = 0.01  # of the base decay: the lower end of the bisection, as far as the paper's sweep goes
@@ -45,7 +45,7 @@ class DecaySearch:
 
     decay: float
     base: float  # the decay that the training would have used
-    curve: tuple[Candidate, ...]  # by falling decay
+    curve: tuple[DecayCandidate, ...]  # by falling decay
     search: str
     criterion: str
     note: str
@@ -57,9 +57,8 @@ class DecaySearch:
         return self.base == 0
 
     def to_dict(self) -> dict[str, Any]:
-        curve = [{**asdict(point), "gap": point.gap} for point in self.curve]
         names = ("decay", "base", "search", "criterion", "note", "spent")
-        return {**{name: getattr(self, name) for name in names}, "curve": curve}
+        return {**{name: getattr(self, name) for name in names}, "curve": [point.to_dict() for point in self.curve]}
 
 
 def tune_decay(
@@ -92,7 +91,7 @@ def tune_decay(
         return _result(tried, 0.0, search, criterion, note)
     if search == "grid":
         tried.add([base, *(decays if decays is not None else [base * f for f in FRACTIONS])])
-        chosen = min(tried.curve, key=lambda point: getattr(point, criterion)).decay
+        chosen = min(tried.curve, key=lambda point: getattr(point.scores, criterion)).decay
         note = (
             "the training's own decay is best already"
             if chosen == base
@@ -110,19 +109,21 @@ def _bisect(tried: Candidates, low: float, high: float) -> tuple[float, str]:
     tried.add([low, *_between(low, high), high])
     while True:
         points = tried.curve  # by falling decay: the gap falls along it, but for noise
-        nearest = min(points, key=lambda point: abs(point.gap))
-        error = math.sqrt(nearest.accuracy * (1 - nearest.accuracy) / tried.nodes)
-        if abs(nearest.gap) <= error:
-            return nearest.decay, f"validation gap {nearest.gap:+.3f}, within its standard error of {error:.3f}"
-        if all(point.gap < 0 for point in points):
-            return points[
-                0
-            ].decay, f"over-confident at every decay up to {high:g}: reducing it further would make it worse"
-        if all(point.gap > 0 for point in points):
-            return nearest.decay, f"under-confident at every decay down to {low:g}: this lever is too short here"
-        upper, lower = next((a.decay, b.decay) for a, b in pairwise(points) if a.gap < 0 < b.gap or b.gap < 0 < a.gap)
+        gaps = [point.scores.signed_gap for point in points]
+        k = min(range(len(points)), key=lambda k: abs(gaps[k]))
+        nearest, gap, accuracy = points[k].decay, gaps[k], points[k].scores.accuracy
+        error = math.sqrt(accuracy * (1 - accuracy) / tried.nodes)
+        if abs(gap) <= error:
+            return nearest, f"validation gap {gap:+.3f}, within its standard error of {error:.3f}"
+        if all(gap < 0 for gap in gaps):
+            note = f"over-confident at every decay up to {high:g}: reducing it further would make it worse"
+            return points[0].decay, note
+        if all(gap > 0 for gap in gaps):
+            return nearest, f"under-confident at every decay down to {low:g}: this lever is too short here"
+        turn = next(k for k, (a, b) in enumerate(pairwise(gaps)) if a < 0 < b or b < 0 < a)
+        upper, lower = points[turn].decay, points[turn + 1].decay
         if math.log10(upper / lower) < NARROW:
-            return nearest.decay, f"validation gap {nearest.gap:+.3f} at the end of the bisection"
+            return nearest, f"validation gap {gap:+.3f} at the end of the bisection"
         tried.add(_between(lower, upper))
 
 

@@ -10,20 +10,21 @@ decay is `tune_decay`'s job and happens on validation nodes.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Sequence
+from statistics import stdev
 from typing import Any
 
 from torch_geometric.data import Data
 
-from graphcal import metrics
 from graphcal.checks import check_mask
-from graphcal.training import Replica, Run, Training, train_replicas
-from graphcal.tuning.candidates import Progress, settled
+from graphcal.methods import Uncalibrated
+from graphcal.metrics import mean_scores
+from graphcal.study import Study
+from graphcal.training import Replica, Training, train_replicas
+from graphcal.tuning.candidates import Progress, training_or_default
 
 PAPER_DECAYS = (5e-3, 5e-4, 5e-5, 5e-6)
 PLACES = ("final", "global", "others")
-MEASURES = ("accuracy", "ece", "ece_floor", "nll", "conf", "gap")
 
 
 def sweep_decay(
@@ -45,37 +46,25 @@ def sweep_decay(
         if place not in PLACES:
             raise ValueError(f"which={place!r} is not one of {', '.join(PLACES)}, both")
     mask = check_mask(data.get(on), int(data.num_nodes), on)
-    training = settled(backbone, training)
+    training = training_or_default(backbone, training)
     seeds = list(seeds)
     cells = [(place, decay) for place in places for decay in decays]
     replicas = [_replica(place, decay, seed, training) for place, decay in cells for seed in seeds]
     runs = train_replicas(data, backbone, training, replicas, progress)
+    study = Study.of([run.outputs for run in runs], {"none": Uncalibrated()}, on=data.val_mask)
+    scores = study.scores(mask)["none"]
     rows = []
     for k, (place, decay) in enumerate(cells):
-        found = [_measured(run, mask) for run in runs[k * len(seeds) : (k + 1) * len(seeds)]]
-        row: dict[str, Any] = {"which": place, "decay": decay}
-        row.update({name: statistics.fmean(one[name] for one in found) for name in MEASURES})
+        own = scores[k * len(seeds) : (k + 1) * len(seeds)]
+        row = {"which": place, "decay": decay, **mean_scores(own).to_dict()}
         for name in ("accuracy", "ece"):
-            row[f"{name}_sd"] = statistics.stdev(one[name] for one in found) if len(found) > 1 else 0.0
+            row[f"{name}_sd"] = stdev(getattr(one, name) for one in own) if len(own) > 1 else 0.0
         rows.append(row)
     return rows
 
 
 def _replica(place: str, decay: float, seed: int, training: Training) -> Replica:
-    _, own = Replica(seed).decays(training)
+    _, own = Replica(seed).weight_decays(training)
     if place == "final":
         return Replica(seed, final_weight_decay=decay)
     return Replica(seed, weight_decay=decay, final_weight_decay=decay if place == "global" else own)
-
-
-def _measured(run: Run, mask: Any) -> dict[str, float]:
-    log_probs, y = run.outputs.logits[mask].log_softmax(-1), run.outputs.graph.y[mask]
-    conf, accuracy = float(log_probs.max(-1).values.exp().mean()), metrics.accuracy(log_probs, y)
-    return {
-        "accuracy": accuracy,
-        "ece": metrics.ece(log_probs, y),
-        "ece_floor": metrics.ece_floor(log_probs),
-        "nll": metrics.nll(log_probs, y),
-        "conf": conf,
-        "gap": accuracy - conf,
-    }

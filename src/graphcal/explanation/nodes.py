@@ -1,0 +1,131 @@
+"""Eq. 8 of the SCAR paper (arXiv:2505.11335), read node by node.
+
+The lead of the predicted class p over the runner-up r is a sum over the training nodes u,
+
+    z_p - z_r = sum_u (a_up - a_ur) h_u^T h  +  (b_p - b_r)  +  residual
+
+with the coefficients of `graphcal.theory.decompose`. So an explanation names the training nodes that push most for and against,
+sums them by class, adds where the node sits in the graph, and what a calibration made of it. The decomposition, with its
+pseudo-inverse, and the pass of the calibration are made once for all nodes that are asked for.
+
+Only labels of training nodes are read. Works for any backbone whose final layer and representation are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from graphcal.core import Calibration, Outputs
+from graphcal.explanation.terms import ClassTerms, Explanation, Push
+from graphcal.graphs import hops_from, neighbour_agreement, structure
+from graphcal.theory import Decomposition, decompose
+from graphcal.theory.stationarity import final_and_hidden
+
+
+def explain(
+    out: Outputs,
+    node: int,
+    calibration: Calibration | None = None,
+    weight_decay: float | None = None,
+    pushes: int = 5,
+) -> Explanation:
+    """Why node ``node`` has the confidence it has, and what ``calibration`` changed.
+
+    ``weight_decay``: the final layer's; None takes the effective one. ``pushes``: how many training nodes to name on each side.
+    """
+    return explain_many(out, [node], calibration, weight_decay, pushes)[0]
+
+
+def explain_many(
+    out: Outputs,
+    nodes: Sequence[int],
+    calibration: Calibration | None = None,
+    weight_decay: float | None = None,
+    pushes: int = 5,
+) -> list[Explanation]:
+    """`explain` for several nodes: one decomposition and one pass of the calibration for all of them."""
+    for node in nodes:
+        if not 0 <= node < out.num_nodes:
+            raise ValueError(f"node {node} does not exist: the graph has nodes 0..{out.num_nodes - 1}")
+    parts = decompose(out, torch.tensor(list(nodes), dtype=torch.long), weight_decay)
+    facts = structure(out.graph)
+    probs = out.logits.double().softmax(-1)  # (N, C)
+    conf, agreement = probs.max(-1).values, neighbour_agreement(out.pred, facts)
+    with torch.no_grad():
+        after = None if calibration is None else calibration(out).double()  # (N, C)
+    labels = out.graph.y[parts.train_nodes]
+    found = []
+    for row, node in enumerate(nodes):
+        pred, runner_up = out.logits[node].topk(2).indices.tolist()
+        weight = parts.coefficients[:, pred] - parts.coefficients[:, runner_up]  # (n,)
+        shares = parts.similarity[row] * weight  # (n,)
+        linear = out.logits[node].double() - parts.bias
+        own = None if after is None else after[node]  # (C,)
+        pushing = _pushes(out, node, parts, shares, weight, pushes)
+        found.append(
+            Explanation(
+                node=node,
+                pred=pred,
+                runner_up=runner_up,
+                confidence=float(conf[node]),
+                rank=float((conf < conf[node]).double().mean()),
+                calibrated=None if own is None else float(own[pred].exp()),
+                calibrated_lead=None if own is None else float(own[pred] - own[runner_up]),
+                calibration=None if calibration is None else repr(calibration),
+                hops=int(facts.hops[node]),
+                degree=int(facts.degree[node]),
+                agreement=float(agreement[node]),
+                classes=_class_terms(out, node, row, parts, probs[node], own),
+                pushes_for=tuple(p for p in pushing if p.push > 0)[:pushes],
+                pushes_against=tuple(p for p in reversed(pushing) if p.push < 0)[:pushes],
+                by_class={int(c): float(shares[labels == c].sum()) for c in labels.unique()},
+                effective_decay=parts.effective_decay,
+                correction=parts.correction,
+                unexplained=float(_spread(parts.residual[row]) / _spread(linear).clamp(min=1e-300)),
+            )
+        )
+    return found
+
+
+def _spread(values: Tensor) -> Tensor:
+    """Softmax does not see what is common to all classes."""
+    return (values - values.mean()).square().sum().sqrt()
+
+
+def _class_terms(
+    out: Outputs, node: int, row: int, parts: Decomposition, probs: Tensor, after: Tensor | None
+) -> tuple[ClassTerms, ...]:
+    final, hidden = final_and_hidden(out)
+    cosine = cosine_similarity(final.weight, hidden[node][None])  # (C,)
+    return tuple(
+        ClassTerms(
+            label,
+            float(out.logits[node, label]),
+            float(parts.intra[row, label]),
+            float(parts.inter[row, label]),
+            float(parts.bias[label]),
+            float(parts.residual[row, label]),
+            float(probs[label]),
+            None if after is None else float(after[label].exp()),
+            float(cosine[label]),
+        )
+        for label in range(out.num_classes)
+    )
+
+
+def _pushes(out: Outputs, node: int, parts: Decomposition, shares: Tensor, weight: Tensor, most: int) -> list[Push]:
+    """The ``most`` training nodes on either side, from the strongest for the predicted class to the strongest against it."""
+    _, hidden = final_and_hidden(out)
+    order = shares.argsort(descending=True)
+    chosen = order if len(order) <= 2 * most else torch.cat([order[:most], order[-most:]])
+    train_nodes = parts.train_nodes[chosen]
+    start = torch.zeros(out.num_nodes, dtype=torch.bool)
+    start[node] = True
+    hops = hops_from(start, structure(out.graph).edge_index)[train_nodes]
+    cosine = cosine_similarity(hidden[train_nodes], hidden[node][None])
+    columns = (train_nodes, out.graph.y[train_nodes], shares[chosen], weight[chosen], cosine, hops)
+    return [Push(*row) for row in zip(*(column.tolist() for column in columns))]

@@ -1,0 +1,99 @@
+"""A reliability diagram as numbers: bins, two bands, and the ECE they give.
+
+The two bands answer different questions and are never drawn under one name.
+
+Interval of a bin (Clopper & Pearson 1934): where may the bin's true accuracy lie, given r right of n?
+    lo = Beta(α/2; r, n - r + 1),   hi = Beta(1 - α/2; r + 1, n - r)
+It is exact: it contains the true accuracy with at least the stated probability. Draw it around the observed accuracy.
+
+Consistency band (Bröcker & Smith 2007): where would the observed accuracy lie, were the model calibrated?
+    quantiles of Binomial(n, conf_b) / n
+Draw it around the diagonal; a calibrated model stays inside it in 95 % of its bins. The binomial at the mean confidence
+is a trifle wider than the exact law of a bin with unequal confidences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor
+
+from graphcal.metrics.bins import (
+    Reliability,
+    confidence,
+    equal_mass_edges,
+    equal_width_edges,
+    mean_reliability,
+    reliability_in,
+)
+from graphcal.metrics.floor import debiased_of, floor_of
+from graphcal.metrics.scores import ece_of
+
+
+def accuracy_interval(rel: Reliability, level: float = 0.95) -> tuple[Tensor, Tensor]:
+    """Clopper-Pearson interval for the true accuracy of each bin; NaN where a bin is empty."""
+    n, r, tail = rel.count.numpy(), rel.right_sum.numpy(), (1 - level) / 2
+    with np.errstate(invalid="ignore"):
+        low = np.where(r > 0, stats.beta.ppf(tail, r, n - r + 1), 0.0)
+        high = np.where(r < n, stats.beta.ppf(1 - tail, r + 1, n - r), 1.0)
+    empty = n == 0
+    return torch.from_numpy(np.where(empty, np.nan, low)), torch.from_numpy(np.where(empty, np.nan, high))
+
+
+def consistency_band(rel: Reliability, level: float = 0.95) -> tuple[Tensor, Tensor]:
+    """Where the observed accuracy of each bin would lie, were the model calibrated; NaN where a bin is empty."""
+    n, conf, tail = rel.count.round().numpy(), rel.conf.numpy(), (1 - level) / 2
+    full = n > 0
+    low, high = np.full(n.shape, np.nan), np.full(n.shape, np.nan)
+    low[full] = stats.binom.ppf(tail, n[full], conf[full].clip(0, 1)) / n[full]
+    high[full] = stats.binom.ppf(1 - tail, n[full], conf[full].clip(0, 1)) / n[full]
+    return torch.from_numpy(low), torch.from_numpy(high)
+
+
+@dataclass(frozen=True, eq=False)
+class Diagram:
+    """One choice of bins: the mean reliability over seeds, and the means of what each seed gives in these bins."""
+
+    reliability: Reliability
+    ece: float
+    ece_floor: float
+    ece_debiased: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, those of a bin to five digits; null for an empty bin."""
+        rel = self.reliability
+        return {
+            "convention": rel.convention,
+            "edges": rounded(rel.edges),
+            "count": rounded(rel.count),
+            "confidence": rounded(rel.conf),
+            "accuracy": rounded(rel.accuracy),
+            "band": [rounded(side) for side in consistency_band(rel)],
+            "interval": [rounded(side) for side in accuracy_interval(rel)],
+            "ece": self.ece,
+            "ece_floor": self.ece_floor,
+            "ece_debiased": self.ece_debiased,
+        }
+
+
+def measure_diagram(log_probs: Sequence[Tensor], y: Tensor, bins: int, scheme: str = "equal-width") -> Diagram:
+    """The diagram of several seeds; equal-mass edges are those of all seeds together."""
+    conf = [confidence(lp)[0] for lp in log_probs]
+    edges = equal_width_edges(bins) if scheme == "equal-width" else equal_mass_edges(torch.cat(conf), bins)
+    parts = [reliability_in(lp, y, edges, scheme) for lp in log_probs]
+    return Diagram(
+        mean_reliability(parts),
+        fmean(ece_of(part) for part in parts),
+        fmean(floor_of(c, edges) for c in conf),
+        fmean(debiased_of(part) for part in parts),
+    )
+
+
+def rounded(values: Tensor) -> list[float | None]:
+    return [None if v != v else round(v, 5) for v in values.tolist()]

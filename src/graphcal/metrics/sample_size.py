@@ -1,0 +1,74 @@
+"""How much data would it take? Test nodes to see a difference, validation labels to fit a calibrator.
+
+Test nodes.  The sampling error of a comparison shrinks as 1/√N. A difference Δ is seen (two-sided level 1 - α) with
+probability `power` when the standard deviation is Δ / (z_{1-α/2} + z_power), hence
+    N' = N ((z_{1-α/2} + z_power) sd / Δ)².
+
+The label limit.  A calibrator is fitted on n validation labels, and these leave the level of confidence undetermined by
+    sd = √(mean c(1-c) / n)            (500 labels at 80 % accuracy: 1.8 points).
+Even the right calibrator therefore has a true error of about E|Normal(0, sd²)| = sd √(2/π), and on N test nodes, with
+share w_b and variance v_b = Σ_{i in b} c_i (1-c_i) / N² of the bins, it measures
+    Σ_b √(2/π) √(v_b + w_b² sd²).
+No method, however good, is expected to show less. This takes one parameter to be free, the overall level; a calibrator
+with more parameters has a higher limit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from scipy.stats import norm
+from torch import Tensor
+
+from graphcal.metrics.bins import confidence, equal_width_edges, tally
+from graphcal.metrics.floor import floor_of
+from graphcal.metrics.inputs import check_log_probs
+
+
+def nodes_needed(difference: float, sd: float, nodes: int, level: float = 0.95, power: float = 0.9) -> int:
+    """Test nodes to see a `difference` when `nodes` nodes give it the standard deviation `sd`."""
+    if difference == 0:
+        raise ValueError("difference must not be 0: no number of nodes shows a difference that is not there")
+    if sd < 0 or nodes < 1:
+        raise ValueError(f"sd must be at least 0 and nodes at least 1, got {sd} and {nodes}")
+    z = float(norm.ppf((1 + level) / 2) + norm.ppf(power))
+    return max(1, math.ceil(nodes * (z * sd / abs(difference)) ** 2))
+
+
+@dataclass(frozen=True)
+class LabelLimit:
+    """What n validation labels and N test nodes allow, as fractions."""
+
+    labels: int
+    nodes: int
+    undetermined: float  # standard deviation of the level of confidence after fitting on the labels
+    true_error: float  # expected true calibration error of the right calibrator
+    measured: float  # the ECE it is expected to show on the test nodes
+    ece_floor: float  # the ECE a perfect model is expected to show on the test nodes
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def labels_for(self, true_error: float) -> int:
+        """Validation labels after which the right calibrator's true error is expected to be this small."""
+        return math.ceil(self.labels * (self.true_error / true_error) ** 2)
+
+    def nodes_for(self, floor: float) -> int:
+        """Test nodes at which a perfect model is expected to show this ECE."""
+        return math.ceil(self.nodes * (self.ece_floor / floor) ** 2)
+
+
+def label_limit(log_probs: Tensor, labels: int, bins: int = 20) -> LabelLimit:
+    """What even the right calibrator cannot go below with `labels` validation labels, seen on the nodes of `log_probs`."""
+    check_log_probs(log_probs)
+    if labels < 1:
+        raise ValueError(f"labels must be at least 1, got {labels}")
+    conf, edges = confidence(log_probs)[0], equal_width_edges(bins)
+    rel, N = tally(conf, conf, edges), len(conf)
+    sd = math.sqrt(float(rel.variance.sum()) / N / labels)
+    w, v = rel.count / N, rel.variance / N**2
+    measured = math.sqrt(2 / math.pi) * float((v + (w * sd) ** 2).sqrt().sum())
+    floor = floor_of(conf, edges)
+    return LabelLimit(labels, N, sd, sd * math.sqrt(2 / math.pi), max(measured, floor), floor)

@@ -1,0 +1,184 @@
+"""One self-contained page from plain results: no network, opens from disk, under a megabyte.
+
+`build(results)` returns the HTML. The page's numbers are embedded as JSON; `page.js` draws from them, so that method and
+binning can be switched where the page is read. Style and script are files beside this one, inlined when the page is made.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, select_autoescape
+
+from graphcal.metrics.comparison import holm
+from graphcal.metrics.names import METRICS, Metric
+from graphcal.metrics.sample_size import LabelLimit
+from graphcal.reports import wording
+
+COLUMNS = ("accuracy", "ece", "ece_floor", "ece_excess", "nll", "brier", "fit_seconds")
+DRAWN = ("binnings", "histogram", "slices")  # what the script needs of a method as it is
+
+
+def source(name: str) -> str:
+    return (files("graphcal.reports") / name).read_text(encoding="utf-8")
+
+
+@cache
+def environment() -> Environment:
+    env = Environment(loader=FunctionLoader(source), autoescape=select_autoescape(default=True), trim_blocks=True)
+    return env
+
+
+def embedded(value: Any) -> str:
+    """JSON that is safe inside a script element."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False, default=str)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def finite(value: Any) -> Any:
+    """The same structure with NaN and infinity as null, which JSON has."""
+    if isinstance(value, dict):
+        return {str(k): finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+def cell(method: dict[str, Any], metric: Metric) -> dict[str, Any]:
+    """Mean and sd of one metric, as text and as a sortable value."""
+    raw, value = method.get(metric.key), wording.mean_of(method, metric.key)
+    sd = raw.get("sd") if isinstance(raw, dict) else None
+    return {"value": value, "text": metric.text(value), "sd": None if sd is None else metric.text(float(sd))}
+
+
+def bar(method: dict[str, Any], scale: float) -> dict[str, Any] | None:
+    """The small bar of a method's ECE with floor and interval, in per cent of ``scale``; None without an ECE."""
+    ece, floor, pair = wording.mean_of(method, "ece"), wording.mean_of(method, "ece_floor"), wording.interval_of(method)
+    if ece is None:
+        return None
+    text = [f"ECE {wording.percent(ece)}"]
+    if floor is not None:
+        text.append(f"floor {wording.percent(floor)}")
+    if pair is not None:
+        text.append(f"true error between {wording.points(pair[0])} and {wording.percent(pair[1])}")
+    return {
+        "ece": 100 * ece / scale,
+        "floor": None if floor is None else 100 * floor / scale,
+        "interval": None if pair is None else [100 * end / scale for end in pair],
+        "text": ", ".join(text),
+    }
+
+
+def rows(methods: wording.Methods, columns: list[Metric]) -> list[dict[str, Any]]:
+    """The method table, a row per method."""
+    widest = max((wording.interval_of(m) or (0, 0))[1] for m in methods.values())
+    scale = max([widest, *(wording.mean_of(m, "ece") or 0 for m in methods.values()), 1e-9]) * 1.05
+    change = changes(methods)
+    return [
+        {
+            "name": name,
+            "label": wording.label(name, method),
+            "note": method.get("note") or "",
+            "change": change.get(name),
+            "cells": [cell(method, metric) for metric in columns],
+            "bar": bar(method, scale),
+        }
+        for name, method in methods.items()
+    ]
+
+
+def changes(methods: wording.Methods) -> dict[str, dict[str, Any]]:
+    """The paired difference of each method's ECE to the uncalibrated model, p-values corrected by Holm."""
+    known = {k: m["against"]["ece"] for k, m in methods.items() if m.get("against")}
+    return {
+        k: {
+            "value": pair["difference"],
+            "text": f"{100 * pair['difference']:+.1f}",
+            "detail": f"[{100 * pair['low']:+.1f}, {100 * pair['high']:+.1f}] {wording.p_text(p)}",
+        }
+        for (k, pair), p in zip(known.items(), holm([pair["p"] for pair in known.values()]))
+    }
+
+
+def advices(methods: wording.Methods) -> list[tuple[str, str]]:
+    """What would help the model as it was, and the best method."""
+    found = []
+    for name in dict.fromkeys((wording.before_name(methods), wording.best_name(methods))):
+        method = methods[name]
+        interval = wording.interval_of(method)
+        if method.get("limit") and interval is not None:
+            found.append((wording.label(name, method), wording.advice(LabelLimit(**method["limit"]), interval)))
+    return found
+
+
+def drawn(method: dict[str, Any]) -> dict[str, Any]:
+    """What the page's script draws of one method, places and groups in words."""
+    changed = [{**node, "why": wording.place_text(node)} for node in method.get("changed") or []]
+    worst = wording.slice_text(method.get("worst"))
+    return {**{key: method[key] for key in DRAWN if method.get(key)}, "worst": worst, "changed": changed}
+
+
+def run_facts(results: dict[str, Any]) -> list[tuple[str, str]]:
+    """What was run: everything that is needed to run it again."""
+    nodes, seeds = results.get("nodes") or {}, results.get("seeds") or []
+    found = {
+        "Data": results.get("dataset"),
+        "Protocol": results.get("protocol"),
+        "Backbone": results.get("backbone"),
+        "Nodes": ", ".join(f"{n:,} {part}" for part, n in nodes.items()) if isinstance(nodes, dict) else nodes,
+        "Seeds": f"{len(seeds)}: {', '.join(map(str, seeds))}" if isinstance(seeds, list) else seeds,
+        "Binning": f"{results.get('bins', 20)} equal-width bins (lo, hi], 0 and 1 included",
+        "Training": ", ".join(f"{k} {v}" for k, v in (results.get("training") or {}).items() if v is not None),
+        "Versions": ", ".join(f"{k} {v}" for k, v in (results.get("versions") or {}).items()),
+        "Command": results.get("command"),
+    }
+    return [(k, str(v)) for k, v in found.items() if v]
+
+
+def build(results: dict[str, Any]) -> str:
+    """The report page of a results dictionary (results.json) as one HTML document."""
+    methods = results.get("methods")
+    if not isinstance(methods, dict) or not methods:
+        raise ValueError(
+            "results has no methods: expected {'methods': {NAME: {METRIC: {'mean': ...}}}}, got keys "
+            f"{sorted(map(str, results))}"
+        )
+    results = finite(results)
+    methods = results["methods"]
+    columns = [METRICS[key] for key in COLUMNS if any(wording.mean_of(m, key) is not None for m in methods.values())]
+    pictures = {k: drawn(m) for k, m in methods.items() if m.get("binnings")}
+    labels = {k: wording.label(k, m) for k, m in methods.items()}
+    before = wording.before_name(methods)
+    first = methods[next(iter(pictures))] if pictures else {}
+    name = " · ".join(str(results[k]) for k in ("dataset", "backbone") if results.get(k)) or "Calibration"
+    return (
+        environment()
+        .get_template("template.html.j2")
+        .render(
+            title=name,
+            verdict=results.get("verdict") or wording.verdict(results),
+            answers=[] if results.get("combined") else wording.answers(results),
+            columns=columns,
+            rows=rows(methods, columns),
+            facts=run_facts(results),
+            adjusted=len(changes(methods)),
+            advice=advices(methods),
+            sliced=any(m.get("slices") for m in pictures.values()),
+            changed=any(m.get("changed") for m in pictures.values()),
+            before=before,
+            best=wording.best_name(methods),
+            labels=labels,
+            drawn=list(pictures),
+            binnings=list(first.get("binnings", [])),
+            chosen=first.get("bins"),
+            css=source("page.css"),
+            script=source("page.js"),
+            data=embedded({"before": before, "labels": labels, "methods": pictures}),
+            version=results.get("graphcal"),
+        )
+    )

@@ -1,0 +1,85 @@
+"""Results read, put together, and shown: a report as a value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from graphcal.files import write_atomically
+from graphcal.reports.html import build
+from graphcal.reports.wording import label, verdict
+
+
+@dataclass(frozen=True)
+class ReportPage:
+    """A page that a notebook shows and `write` saves."""
+
+    html: str
+
+    def write(self, path: str | Path) -> Path:
+        return write_atomically(path, self.html)
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{escape(self.html)}" style="width:100%;height:60rem;border:0" title="graphcal report"></iframe>'
+
+
+def read_results(path: str | Path) -> dict[str, Any]:
+    """The results record in a file, or in the results.json of a folder."""
+    path = Path(path)
+    path = path / "results.json" if path.is_dir() else path
+    if not path.exists():
+        raise ValueError(f"no results at {path}; `graphcal run --out DIR` writes DIR/results.json")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    if not isinstance(found, dict) or not isinstance(found.get("methods"), dict) or not found["methods"]:
+        raise ValueError(f"{path} holds no results: expected an object with 'methods', as `graphcal run` writes it")
+    return found
+
+
+def name_of(results: Mapping[str, Any]) -> str:
+    return " ".join(str(results[k]) for k in ("dataset", "backbone") if results.get(k)) or "results"
+
+
+def combine(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One record from several. Runs of the same model on the same data share one table; others are named apart."""
+    first = several[0]
+    if len(several) == 1:
+        return first
+    same = all(all(r.get(k) == first.get(k) for k in ("dataset", "backbone", "protocol", "seeds")) for r in several)
+    if same:
+        methods = {k: m for r in reversed(several) for k, m in r["methods"].items()}
+        order = list(dict.fromkeys(k for r in several for k in r["methods"]))
+        return {**first, "methods": {k: methods[k] for k in order}, "verdict": None}
+    names = [name_of(r) for r in several]
+    names = [n if names.count(n) == 1 else f"{n} #{i + 1}" for i, n in enumerate(names)]
+    methods = {
+        f"{n}: {k}": {**m, "title": f"{n}: {label(k, m)}"}
+        for n, r in zip(names, several)
+        for k, m in r["methods"].items()
+    }
+    return {
+        "combined": len(several),
+        "verdict": " ".join(f"{n}: {r.get('verdict') or verdict(r)}" for n, r in zip(names, several)),
+        "graphcal": first.get("graphcal"),
+        "dataset": ", ".join(names),
+        "bins": first.get("bins"),
+        "versions": first.get("versions"),
+        "command": "; ".join(str(r["command"]) for r in several if r.get("command")),
+        "methods": methods,
+    }
+
+
+def report(*results: Any) -> ReportPage:
+    """The page of one or more results: dictionaries, paths to results.json, or what `graphcal.run` returns."""
+    if not results:
+        raise ValueError(
+            "report needs at least one results record: a dictionary, a path, or what graphcal.run returned"
+        )
+    records = [r if isinstance(r, dict) else r.record if hasattr(r, "record") else read_results(r) for r in results]
+    return ReportPage(build(combine(records)))

@@ -1,0 +1,159 @@
+"""The study: calibrators on trained models. The only place that blinds, fits, applies and measures.
+
+    study = Study.of([run.outputs for run in runs], {"none": Uncalibrated(), "scar": SCAR()}, on=data.val_mask)
+    study.measure(data.test_mask)["scar"].ece
+
+A calibrator gets a graph from which every label outside the training and validation nodes has been taken
+(`graphcal.core.blinded`); test labels are read by `scores` and `measure` and by nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcal.core import Calibration, Outputs, Recipe, blinded
+from graphcal.metrics import Measurement, Scores, evaluate, score
+
+Progress = Callable[[str, int, int], None]  # stage, done, total
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRun:
+    """One recipe on one run: its calibration, and what that says of every node."""
+
+    calibration: Calibration
+    log_probs: Tensor  # (N, C)
+    fit_seconds: float
+    apply_seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Recipes × runs, fitted and applied. ``fitted[name][r]`` is recipe ``name`` on run ``r``."""
+
+    graph: Data  # with all its labels
+    outputs: tuple[Outputs, ...]  # of each run, on the blinded graph
+    recipes: Mapping[str, Recipe]
+    fitted: Mapping[str, tuple[FittedRun, ...]]
+
+    @classmethod
+    def of(
+        cls,
+        outputs: Sequence[Outputs],
+        recipes: Mapping[str, Recipe],
+        on: Tensor,
+        stop: Tensor | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        progress: Progress | None = None,
+    ) -> Study:
+        """Fit every recipe on the nodes ``on`` of every run, early stopping on ``stop``; all runs are on one graph."""
+        graph = shared_graph(outputs)
+        seen = blinded_outputs(outputs)
+        fitted: dict[str, tuple[FittedRun, ...]] = {}
+        for name, recipe in recipes.items():
+            done: list[FittedRun] = []
+            for out in seen:
+                if progress:
+                    progress(f"calibrating with {name}", len(done), len(seen))
+                started = clock()
+                calibration = recipe.fit(out, on=on, stop=stop)
+                done.append(apply(calibration, out, clock() - started, clock))
+            fitted[name] = tuple(done)
+        return cls(graph, seen, dict(recipes), fitted)
+
+    def carried_to(self, outputs: Sequence[Outputs]) -> Study:
+        """The same calibrations on other outputs, run by run: a graph that changed after fitting."""
+        graph, seen = shared_graph(outputs), blinded_outputs(outputs)
+        fitted = {
+            name: tuple(apply(one.calibration, out, one.fit_seconds) for one, out in zip(runs, seen))
+            for name, runs in self.fitted.items()
+        }
+        return Study(graph, seen, self.recipes, fitted)
+
+    def log_probs(self, name: str) -> list[Tensor]:
+        """(N, C) of each run."""
+        return [one.log_probs for one in self.fitted[name]]
+
+    def scores(self, nodes: Tensor, bins: int = 20) -> dict[str, list[Scores]]:
+        """The cheap numbers on ``nodes``, per recipe and run."""
+        y = self.graph.y[nodes]
+        return {name: [score(lp[nodes], y, bins) for lp in self.log_probs(name)] for name in self.recipes}
+
+    def measure(self, nodes: Tensor, bins: int = 20, before: str = "none") -> dict[str, Measurement]:
+        """Everything about every recipe on ``nodes``, over all runs; compared with the recipe ``before``."""
+        return {
+            name: evaluate(
+                self.log_probs(name),
+                self.graph.y,
+                nodes,
+                self.graph,
+                bins,
+                before=self.log_probs(before) if name != before and before in self.recipes else None,
+                thorough=False,
+            )
+            for name in self.recipes
+        }
+
+    def to_dict(self, measured: Mapping[str, Measurement]) -> dict[str, Any]:
+        """The methods of a results record: each measurement, what was fitted, and how long that took."""
+        return {name: {**self._about(name), **measurement.to_dict()} for name, measurement in measured.items()}
+
+    def _about(self, name: str) -> dict[str, Any]:
+        recipe, runs = self.recipes[name], self.fitted[name]
+        card = getattr(recipe, "card", None)
+        return {
+            "title": name if card is None else card.title,
+            "recipe": repr(recipe),
+            "fitted": repr(runs[-1].calibration),
+            "fit_seconds": median(one.fit_seconds for one in runs),
+            "apply_seconds": median(one.apply_seconds for one in runs),
+        }
+
+
+def apply(
+    calibration: Calibration, out: Outputs, fit_seconds: float, clock: Callable[[], float] = time.perf_counter
+) -> FittedRun:
+    """What a calibration says of every node of ``out``."""
+    started = clock()
+    with torch.no_grad():
+        log_probs = calibration(out).detach()
+    return FittedRun(calibration, log_probs, fit_seconds, clock() - started)
+
+
+def shared_graph(outputs: Sequence[Outputs]) -> Data:
+    """The one graph of all runs."""
+    if not outputs:
+        raise ValueError("a study needs the outputs of at least one run")
+    graph = outputs[0].graph
+    if any(out.graph is not graph for out in outputs):
+        raise ValueError("a study needs runs on one graph: runs with splits of their own are studied one by one")
+    return graph
+
+
+def blinded_outputs(outputs: Sequence[Outputs]) -> tuple[Outputs, ...]:
+    """The same views on a graph without test labels; one graph for all, so that its structure is computed once."""
+    blind = blinded(outputs[0].graph)
+    return tuple(replace(out, graph=blind) for out in outputs)
+
+
+def held_out(out: Outputs, recipe: Recipe, on: Tensor, folds: Sequence[Tensor]) -> Tensor:
+    """Log-probabilities (n, C) of the nodes ``on``, each calibrated by a fit on the other folds.
+
+    ``folds`` partition 0..n-1. A calibrator that has seen a node's label says little about how it does without.
+    """
+    (seen,) = blinded_outputs([out])
+    nodes = on.nonzero().flatten()
+    log_probs = torch.empty(len(nodes), out.num_classes, dtype=out.logits.dtype)
+    for fold in folds:
+        others = on.clone()
+        others[nodes[fold]] = False
+        log_probs[fold] = apply(recipe.fit(seen, on=others), seen, 0.0).log_probs[nodes[fold]]
+    return log_probs

@@ -1,0 +1,34 @@
+"""`graphcal explain`: terms that add up, a picture, clear refusals."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from conftest import random_graph
+
+
+def test_the_command_prints_terms_that_add_up(tmp_path, monkeypatch) -> None:
+    import typer
+
+    from graphcal.cli.explain import explain as command
+
+    app = typer.Typer()
+    app.command()(command)
+    picture = tmp_path / "node.svg"
+    result = CliRunner().invoke(app, ["citeseer", "--node", "2000", "--json", "--picture", str(picture)])
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.stdout)
+    for row in record["classes"]:
+        assert row["intra"] + row["inter"] + row["bias"] + row["residual"] == pytest.approx(row["logit"], abs=1e-4)
+    assert abs(record["lead_terms"]["not explained"]) < 0.05 * abs(record["lead"]) + 0.02
+    assert picture.stat().st_size > 1000
+    monkeypatch.setattr(sys.modules[command.__module__], "graph_of", lambda *_: random_graph())
+    table = CliRunner().invoke(app, ["tiny", "--node", "20", "--calibrator", "none"])
+    assert "logits = intra + inter" in table.output
+    refused = CliRunner().invoke(app, ["tiny", "--node", "99999"])
+    assert isinstance(refused.exception, ValueError)
+    assert "nodes 0..149" in str(refused.exception)

@@ -1,0 +1,84 @@
+"""Paired comparison: coverage, level, Holm."""
+
+import pytest
+import torch
+from known_truth import predictions
+
+from graphcal.metrics import compare, compare_all, ece, holm
+
+
+def pairs(scale_a, scale_b, simulations, N=1000):
+    """ECE and the comparison of two temperatures on fresh nodes each time."""
+    g, found = torch.Generator().manual_seed(4), []
+    for _ in range(simulations):
+        z = 2 * torch.randn(N, 5, generator=g, dtype=torch.float64)
+        y = torch.multinomial(z.softmax(1), 1, generator=g)[:, 0]
+        a, b = (scale_a * z).log_softmax(1), (scale_b * z).log_softmax(1)
+        found.append((ece(a, y) - ece(b, y), compare(a, b, y, draws=200, generator=g)))
+    return found
+
+
+@pytest.mark.parametrize(("a", "b"), [(1.0, 1.08), (0.6, 1.0), (0.8, 1.3)])
+def test_intervals_cover_the_expected_difference(a, b):
+    found = pairs(a, b, 250)
+    expected = sum(d for d, _ in found) / len(found)
+    assert 0.9 <= sum(c.low <= expected <= c.high for _, c in found) / len(found) <= 0.99
+
+
+def test_a_large_difference_is_found_and_has_the_right_sign():
+    (difference, c), *_ = pairs(0.5, 1.0, 1)
+    assert c.difference == pytest.approx(difference)
+    assert 0.05 < c.low < c.difference < c.high
+    assert c.p < 0.05
+
+
+@pytest.mark.parametrize("metric", ["ece", "nll", "brier", "accuracy"])
+@pytest.mark.parametrize("N", [50, 400, 1003])
+def test_a_method_does_not_differ_from_itself(metric, N):
+    """Not even in the last bit of a product of matrices, which adds equal columns in different orders."""
+    log_probs, y = predictions(N)
+    c = compare(log_probs, log_probs, y, metric)
+    assert (c.difference, c.p) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("metric", ["nll", "brier"])
+def test_means_are_compared_node_by_node(metric):
+    calibrated, y = predictions(3000)
+    sharp, _ = predictions(3000, scale=1.6)
+    c = compare(sharp, calibrated, y, metric)
+    assert c.low > 0
+    assert c.p < 0.01
+
+
+def test_seeds_that_disagree_widen_the_interval():
+    calibrated, y = predictions(1500)
+    scales = (0.7, 1.0, 1.3, 1.6)
+    spread = [predictions(1500, scale=s)[0] for s in scales]
+    even = [predictions(1500, scale=1.15)[0]] * 4
+    wide, narrow = (compare(m, [calibrated] * 4, y) for m in (spread, even))
+    assert wide.sd > 1.5 * narrow.sd
+    assert wide.seeds == 4
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_many_methods_are_corrected_together():
+    y = predictions(1500)[1]
+    methods = {name: [predictions(1500, scale=s)[0]] for name, s in (("none", 0.6), ("a", 1.0), ("b", 0.61))}
+    found = compare_all(methods, "none", y)
+    assert set(found) == {"a", "b"}
+    assert found["a"].p >= compare(methods["a"], methods["none"], y).p
+    with pytest.raises(ValueError, match="against must be one of none, a, b, got 'ts'"):
+        compare_all(methods, "ts", y)
+
+
+def test_bad_comparisons_are_refused():
+    log_probs, y = predictions(100)
+    with pytest.raises(ValueError, match="same seeds, one tensor for each; got 2 and 1"):
+        compare([log_probs] * 2, [log_probs], y)
+    with pytest.raises(ValueError, match=r"metric must be one of ece, nll, brier, accuracy, got 'mce'"):
+        compare(log_probs, log_probs, y, "mce")

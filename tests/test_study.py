@@ -1,0 +1,149 @@
+"""The one loop: blind, fit, apply, measure."""
+
+from __future__ import annotations
+
+import ast
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import graphcal
+from conftest import random_graph
+from graphcal import metrics
+from graphcal.core import Outputs, blinded
+from graphcal.methods import SCAR, TemperatureScaling, Uncalibrated
+from graphcal.observation import observe
+from graphcal.shift import with_mixed_features
+from graphcal.study import Study, held_out
+from graphcal.training import Training, train
+
+RECIPES = {"none": Uncalibrated(), "ts": TemperatureScaling(), "scar": SCAR()}
+
+
+def trained(data: Data, seeds: int = 2) -> list[Outputs]:
+    return [
+        run.outputs
+        for run in train(data, training=Training(hidden_channels=8, epochs=30, patience=None), seeds=range(seeds))
+    ]
+
+
+@pytest.fixture(scope="module")
+def data() -> Data:
+    return random_graph(nodes=400, train=60, val=120)
+
+
+@pytest.fixture(scope="module")
+def study(data: Data) -> Study:
+    return Study.of(trained(data), RECIPES, on=data.val_mask)
+
+
+def test_a_blinded_graph_has_no_test_label():
+    graph = random_graph()
+    blind = blinded(graph)
+    assert (blind.y[graph.test_mask] == -1).all()
+    assert "test_mask" not in blind
+    seen = graph.train_mask | graph.val_mask
+    assert torch.equal(blind.y[seen], graph.y[seen])
+    assert (graph.y >= 0).all()
+    assert "test_mask" in graph
+    assert blind.edge_index is graph.edge_index
+
+
+def test_recipes_see_no_test_label(data: Data) -> None:
+    seen: list[Outputs] = []
+
+    class Watching(TemperatureScaling):
+        def fit(self, out, on, stop=None):  # type: ignore[no-untyped-def]
+            seen.append(out)
+            return super().fit(out, on, stop)
+
+    outputs = trained(data)
+    study = Study.of(outputs, {"watching": Watching()}, on=data.val_mask)
+    assert len(seen) == 2
+    for out in (*seen, *study.outputs):
+        assert (out.graph.y[data.test_mask] == -1).all()
+        assert "test_mask" not in out.graph
+    assert seen[0].graph is seen[1].graph  # its structure is computed once
+    assert study.graph is outputs[0].graph
+
+
+def test_numbers_are_those_of_fitting_by_hand(study: Study, data: Data) -> None:
+    test, y = data.test_mask, data.y[data.test_mask]
+    scores, measured = study.scores(test), study.measure(test)
+    for name, recipe in RECIPES.items():
+        by_hand = []
+        for out in study.outputs:
+            by_hand.append(recipe.fit(out, on=data.val_mask)(out).detach()[test])
+        assert [s.nll for s in scores[name]] == [metrics.nll(lp, y) for lp in by_hand]
+        assert measured[name].by_seed == tuple(scores[name])
+        assert measured[name].ece == sum(metrics.ece(lp, y) for lp in by_hand) / 2
+    assert measured["ts"].against["ece"].difference == pytest.approx(measured["ts"].ece - measured["none"].ece)
+    assert not measured["none"].against
+
+
+def test_a_record_is_plain_and_says_what_was_fitted(study: Study, data: Data) -> None:
+    record = json.loads(json.dumps(study.to_dict(study.measure(data.test_mask)), allow_nan=False))
+    assert list(record) == list(RECIPES)
+    assert record["ts"]["title"] == TemperatureScaling.card.title
+    assert record["ts"]["recipe"] == repr(TemperatureScaling())
+    assert record["ts"]["fit_seconds"] >= 0
+    assert len(record["ts"]["ece"]["values"]) == 2
+
+
+def test_calibrations_are_carried_to_a_changed_graph(study: Study, data: Data) -> None:
+    same = study.carried_to([replace(out, graph=data) for out in study.outputs])
+    assert torch.equal(same.log_probs("scar")[0], study.log_probs("scar")[0])
+    runs = train(data, training=Training(hidden_channels=8, epochs=30, patience=None), seeds=range(2))
+    changed = with_mixed_features(data, 1.0, torch.Generator().manual_seed(0))
+    moved = study.carried_to([observe(run.model, changed) for run in runs])
+    assert moved.graph is changed
+    assert moved.fitted["ts"][0].calibration is study.fitted["ts"][0].calibration
+    assert not torch.equal(moved.log_probs("ts")[0], study.log_probs("ts")[0])
+
+
+def test_runs_on_several_graphs_are_refused(data: Data) -> None:
+    (out,) = trained(data, 1)
+    with pytest.raises(ValueError, match="runs on one graph"):
+        Study.of([out, replace(out, graph=data.clone())], RECIPES, on=data.val_mask)
+    with pytest.raises(ValueError, match="at least one run"):
+        Study.of([], RECIPES, on=data.val_mask)
+
+
+def test_seconds_are_those_of_the_clock(data: Data) -> None:
+    ticks = iter(range(100))
+    study = Study.of(trained(data, 1), {"none": Uncalibrated()}, on=data.val_mask, clock=lambda: float(next(ticks)))
+    (one,) = study.fitted["none"]
+    assert (one.fit_seconds, one.apply_seconds) == (1.0, 1.0)
+
+
+def test_held_out_nodes_are_calibrated_by_a_fit_on_the_other_folds() -> None:
+    data = random_graph()
+    out = trained(data)[0]
+    nodes = data.val_mask.nonzero().flatten()
+    parts = [torch.arange(0, 30), torch.arange(30, 60)]
+    got = held_out(out, TemperatureScaling(), data.val_mask, parts)
+    first_half = data.val_mask.clone()
+    first_half[nodes[30:]] = False
+    by_hand = TemperatureScaling().fit(out, on=first_half)(out)[nodes[30:]]
+    assert torch.allclose(got[30:], by_hand)
+    plain = held_out(out, Uncalibrated(), data.val_mask, parts)
+    assert torch.allclose(plain, out.logits[data.val_mask].log_softmax(-1))
+
+
+def fits(path: Path) -> bool:
+    """Does a module call `something.fit(..., on=...)`?"""
+    calls = (node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+    return any(
+        isinstance(call.func, ast.Attribute) and call.func.attr == "fit" and any(k.arg == "on" for k in call.keywords)
+        for call in calls
+    )
+
+
+def test_nobody_else_fits_on_validation_nodes() -> None:
+    root = Path(graphcal.__file__).parent
+    modules = {path.relative_to(root) for path in root.rglob("*.py") if fits(path)}
+    assert {str(path) for path in modules if path.parts[0] not in ("methods", "paper")} == {"study.py"}
