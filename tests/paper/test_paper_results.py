@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from graphcal.bench.exports import EXPORTED
 from graphcal.bench.presets import preset_titles, read_preset
 from graphcal.bench.tabulation import printed
 
@@ -37,6 +38,15 @@ def test_the_table_for_people_has_the_title_and_the_columns(path: Path) -> None:
     assert text.startswith(f"# {preset.title}\n")
     with path.open(encoding="utf-8") as file:
         assert all(preset.title_of(line["method"]) in text for line in csv.DictReader(file))
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_the_numbers_are_those_that_are_exported_today(path: Path) -> None:
+    runs = path.with_name(f"{path.stem}-runs.csv")
+    for file, columns in ((path, [f"{m}_{part}" for m in EXPORTED for part in ("mean", "sd")]), (runs, EXPORTED)):
+        header = file.read_text(encoding="utf-8").splitlines()[0].split(",")
+        assert [name for name in header if name in columns] == list(columns)
+        assert {f"all_{name}" for name in columns} <= set(header)
 
 
 def _like(text: str, values: object) -> object:
