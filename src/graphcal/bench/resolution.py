@@ -121,7 +121,7 @@ def _group(
 
 def _spelled_out(training: Training) -> Training:
     """The same training with "as everywhere else" written out, so that equal trainings have equal hashes."""
-    same = {"final_lr": training.lr, "final_weight_decay": training.weight_decay}
+    same: dict[str, Any] = {"final_lr": training.lr, "final_weight_decay": training.weight_decay}
     return dataclasses.replace(training, **{name: v for name, v in same.items() if getattr(training, name) is None})
 
 

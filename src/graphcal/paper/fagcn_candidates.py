@@ -5,8 +5,8 @@
 
 Candidates: the defaults of FAGCN's code, the setting that a user of it quotes from Section 5.2 of the paper
 (bdy9527/FAGCN, issue 1), and draws with a fixed seed from the search space of the paper. Stopping rule, epochs and initial law
-are those of the published training `official`. Cora, citeseer and pubmed: the public split with three seeds; other graphs: their first three
-geom-gcn splits. The order is that of the mean validation accuracy, then of the mean validation NLL.
+are those of the published training `official`. Cora, citeseer and pubmed: the public split with three seeds; other graphs: their
+first three geom-gcn splits. The order is that of the mean validation accuracy, then of the mean validation NLL.
 """
 
 from __future__ import annotations

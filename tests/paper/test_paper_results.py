@@ -1,0 +1,54 @@
+"""The committed tables are what the presets say: their columns, titles and published values."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from graphcal.bench.exports import EXPORTED
+from graphcal.bench.presets import preset_titles, read_preset
+from graphcal.bench.tabulation import printed
+
+RESULTS = Path(__file__).parents[2] / "results"
+TABLES = sorted(path for path in RESULTS.glob("*.csv") if not path.stem.endswith("-runs"))
+
+
+def test_every_preset_has_its_table() -> None:
+    assert {path.stem for path in TABLES} == preset_titles().keys()
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_columns_titles_and_published_values_are_those_of_the_preset(path: Path) -> None:
+    preset = read_preset(path.stem)
+    with path.open(encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            method, place = line["method"], {axis: _like(line[axis], values) for axis, values in preset.axes.items()}
+            assert line["title"] == preset.title_of(method)
+            value, _ = printed(preset, place, method)
+            assert (line["published_mean"], line["published_sd"]) == tuple(f"{v:.2f}" for v in value or ()) or (
+                value is None and not line["published_mean"]
+            )
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_the_table_for_people_has_the_title_and_the_columns(path: Path) -> None:
+    preset, text = read_preset(path.stem), path.with_suffix(".md").read_text(encoding="utf-8")
+    assert text.startswith(f"# {preset.title}\n")
+    with path.open(encoding="utf-8") as file:
+        assert all(preset.title_of(line["method"]) in text for line in csv.DictReader(file))
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_the_numbers_are_those_that_are_exported_today(path: Path) -> None:
+    runs = path.with_name(f"{path.stem}-runs.csv")
+    for file, columns in ((path, [f"{m}_{part}" for m in EXPORTED for part in ("mean", "sd")]), (runs, EXPORTED)):
+        header = file.read_text(encoding="utf-8").splitlines()[0].split(",")
+        assert [name for name in header if name in columns] == list(columns)
+        assert {f"all_{name}" for name in columns} <= set(header)
+
+
+def _like(text: str, values: object) -> object:
+    """The value of the axis that is written so."""
+    return next(value for value in values if str(value) == text)  # type: ignore[attr-defined]
