@@ -127,6 +127,7 @@ class Calibration(nn.Module):
     The constructor's arguments are the whole state: tensors become buffers (so ``.to``, ``state_dict`` and saving work),
     everything else is a plain JSON-able setting. ``Cls(**tensors, **settings)`` is how a saved one comes back.
     ``num_classes`` is the number of classes it was fitted on; logits with another number are refused.
+    A calibration says how it calibrates by `context` and `from_context`, or by ``forward`` where it reads more than those.
     """
 
     def __init__(self, *, num_classes: int | None = None, **state: Any) -> None:
@@ -151,8 +152,23 @@ class Calibration(nn.Module):
         log_probs: Tensor = super().__call__(out)
         return log_probs
 
-    def forward(self, out: Outputs) -> Tensor:
+    def context(self, out: Outputs) -> Tensor:
+        """What it reads off the graph around every node, (N, K): (N, 0) for a map of the logits alone.
+
+        A row of NaN says that a node's neighbourhood is not known. A table of rows, computed once on the whole graph, serves
+        nodes whose neighbourhood is not at hand (sampled batches, exported models).
+        """
+        return out.logits.new_empty(out.num_nodes, 0)
+
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        """Log-probabilities (n, C) of nodes with these logits (n, C) and rows of `context`; pure tensors, so that it exports.
+
+        A row of NaN gets the plain form: what is best said of a node of which only the logits are known.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not say how it calibrates")
+
+    def forward(self, out: Outputs) -> Tensor:
+        return self.from_context(out.logits, self.context(out))
 
     def extra_repr(self) -> str:
         shown = [f"{k}={_short(v)}" for k, v in self.named_buffers() if v.numel() <= 4]

@@ -9,10 +9,10 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 import torch
-from sample_results import sample_results
 
 from graphcal.cli import main
 from graphcal.tables.predictions import read_predictions
+from sample_results import sample_results
 
 
 def table(N=4000, C=4, scale=1.0, seed=0):

@@ -5,10 +5,10 @@ import json
 import re
 
 import pytest
-from sample_results import sample_results
 
 from graphcal.metrics.names import METRICS
 from graphcal.reports import answers, build
+from sample_results import sample_results
 
 
 @pytest.fixture(scope="module")

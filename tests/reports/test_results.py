@@ -5,10 +5,10 @@ import subprocess
 import sys
 
 import pytest
-from sample_results import sample_results
 
 import graphcal
 from graphcal.reports import build, combine, read_results
+from sample_results import sample_results
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,11 @@ import copy
 
 import pytest
 import torch
-from sample_results import sample_results
 
 from graphcal.metrics import label_limit
 from graphcal.reports import advice, answers, verdict
 from graphcal.reports.wording import best_name, direction, kept_name, label, place_text, slice_text
+from sample_results import sample_results
 
 
 @pytest.fixture(scope="module")
