@@ -46,7 +46,7 @@ class StackedAdam:
         """One step; ``reduce`` may change the gradients first (the sum over processes)."""
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         if reduce is not None:
             reduce([p for optimizer in self._optimizers for group in optimizer.param_groups for p in group["params"]])
         with torch.no_grad():
