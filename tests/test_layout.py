@@ -18,7 +18,7 @@ FLOORS = [
     {"core", "graphs"},
     {"engine", "metrics"},
     {"methods", "models", "datasets"},
-    {"training", "decisions", "observation", "persist"},
+    {"training", "decisions", "observation", "observation_batches", "persist"},
     {"serving", "study"},
     {"theory", "tuning", "tables"},
     {"explanation", "shift"},

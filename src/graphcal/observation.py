@@ -14,7 +14,7 @@ Then it proves the claim numerically. A model that cannot be seen this way is re
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from torch_geometric.utils import scatter
 
 from graphcal.checks import check_logits, normalisation_of
 from graphcal.core import FinalLayer, Outputs
+from graphcal.observation_batches import by_batches, by_layers
 
 KNOWN_LAYERS: tuple[type[nn.Module], ...] = (nn.Linear, GCNConv, GATConv, SAGEConv)
 Seen = tuple[Tensor, FinalLayer]  # hidden (N, D), layer
@@ -33,14 +34,18 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 def observe(
     model: nn.Module,
-    data: Data,
+    data: Data | None = None,
     final: str | nn.Module | None = None,
     call: Callable[[nn.Module, Data], Tensor] | None = None,
+    *,
+    layerwise: bool = False,
+    loader: Iterable[Data] | None = None,
 ) -> Outputs:
     """One forward pass of any torch module: logits, final layer and final representation.
 
     ``call`` serves other signatures: ``call=lambda model, data: model(data)``. ``final`` names the last linear layer (a
-    module, or its dotted name) when the model runs several that could be it.
+    module, or its dotted name) when the model runs several that could be it. For a graph too large for one pass:
+    ``layerwise=True`` computes the same by parts; ``loader`` takes the logits of each batch's seeds.
 
     >>> import graphcal as gc
     >>> from torch_geometric.nn.models import GCN
@@ -49,6 +54,10 @@ def observe(
     Outputs(500 nodes, 5 classes, final layer known)
     """
     call = call or (lambda module, graph: module(graph.x, graph.edge_index))
+    if loader is not None or layerwise:
+        return _by_parts(model, data, final, call, loader)
+    if data is None:
+        raise ValueError("observe needs the graph: observe(model, data), or observe(model, loader=...)")
     was_training = model.training
     model.eval()
     try:
@@ -60,6 +69,30 @@ def observe(
     finally:
         model.train(was_training)
     return Outputs(logits, data, layer, hidden)
+
+
+def _by_parts(
+    model: nn.Module,
+    data: Data | None,
+    final: str | nn.Module | None,
+    call: Callable[[nn.Module, Data], Tensor],
+    loader: Iterable[Data] | None,
+) -> Outputs:
+    def run(graph: Data) -> Tensor:
+        with torch.no_grad():
+            return call(model, graph).detach()
+
+    def see(graph: Data) -> Outputs:
+        return observe(model, graph, final, call)
+
+    was_training = model.training
+    model.eval()
+    try:
+        if loader is not None:
+            return by_batches(model, loader, data, see, run)
+        return by_layers(model, data, see, run)
+    finally:
+        model.train(was_training)
 
 
 def _watched(
