@@ -26,6 +26,7 @@ FLOORS = [
     {"reports", "bench"},
     {"pipeline"},
     {"cli"},
+    {"__main__"},
     {"paper"},
 ]
 FLOOR = {part: floor for floor, parts in enumerate(FLOORS) for part in parts}
