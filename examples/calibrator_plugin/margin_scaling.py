@@ -52,6 +52,6 @@ def margin(logits: Tensor) -> Tensor:
 class MarginScale(Calibration):
     theta: Tensor  # (2,)
 
-    def forward(self, out: Outputs) -> Tensor:
-        theta = self.theta.to(out.logits)
-        return scaled(out, (theta[0] + theta[1] * margin(out.logits)).clamp(min=SMALLEST_SCALE))
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        theta = self.theta.to(logits)
+        return scaled(logits, (theta[0] + theta[1] * margin(logits)).clamp(min=SMALLEST_SCALE))

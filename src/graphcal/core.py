@@ -167,6 +167,12 @@ class Calibration(nn.Module):
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how it calibrates")
 
+    @property
+    def reads_graph(self) -> bool:
+        """False for a map of each node's logits alone, which can be applied where no graph is at hand."""
+        cls = type(self)
+        return cls.from_context is Calibration.from_context or cls.context is not Calibration.context
+
     def forward(self, out: Outputs) -> Tensor:
         return self.from_context(out.logits, self.context(out))
 

@@ -122,12 +122,14 @@ class Chosen(Calibration):
     scores: dict[str, float]  # held-out NLL of every candidate
 
     @property
-    def train_nodes(self) -> Tensor | None:
-        return getattr(self.calibration, "train_nodes", None)
+    def reads_graph(self) -> bool:
+        return self.calibration.reads_graph
 
-    @property
-    def graph_nodes(self) -> int | None:
-        return getattr(self.calibration, "graph_nodes", None)
+    def context(self, out: Outputs) -> Tensor:
+        return self.calibration.context(out)
+
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        return self.calibration.from_context(logits, context)
 
     def forward(self, out: Outputs) -> Tensor:
         return self.calibration(out)

@@ -168,4 +168,4 @@ class NodeScaleGCN(Calibration):
         return scale_of_every_node(self, out, out.logits)
 
     def forward(self, out: Outputs) -> Tensor:
-        return scaled(out, self.scale(out))
+        return scaled(out.logits, self.scale(out))

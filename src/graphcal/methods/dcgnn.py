@@ -63,4 +63,4 @@ class AgreementScaleGCN(Calibration):
     b2: Tensor  # (1,)
 
     def forward(self, out: Outputs) -> Tensor:
-        return scaled(out, scale_of_every_node(self, out, inputs_of(out)))
+        return scaled(out.logits, scale_of_every_node(self, out, inputs_of(out)))

@@ -60,6 +60,6 @@ class LogAffineMap(Calibration):
     shift: Tensor  # (C,)
     penalty: float
 
-    def forward(self, out: Outputs) -> Tensor:
-        log_probs = out.logits.log_softmax(-1)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        log_probs = logits.log_softmax(-1)
         return (log_probs @ self.matrix.to(log_probs) + self.shift.to(log_probs)).log_softmax(-1)

@@ -89,7 +89,7 @@ class Mixture(Calibration):
     scale: Tensor  # (1,) s = 1/T
     weights: Tensor  # (3,)
 
-    def forward(self, out: Outputs) -> Tensor:
-        parts = torch.stack(mixture_parts(out.logits, self.scale.to(out.logits)), -1)  # (N, C, 3)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        parts = torch.stack(mixture_parts(logits, self.scale.to(logits)), -1)  # (N, C, 3)
         mixed = (parts + self.weights.to(parts).log()).logsumexp(-1)
-        return with_predictions(mixed.log_softmax(-1), out.pred)
+        return with_predictions(mixed.log_softmax(-1), logits.argmax(-1))

@@ -155,4 +155,4 @@ class AttentionTemperature(Calibration):
         return temperatures(edge_inputs(out, everyone), weights)
 
     def forward(self, out: Outputs) -> Tensor:
-        return scaled(out, 1 / self.temperature(out))
+        return scaled(out.logits, 1 / self.temperature(out))

@@ -73,8 +73,8 @@ class BinFrequencies(Calibration):
     edges: Tensor  # (C, B - 1) inner bin edges
     frequency: Tensor  # (C, B)
 
-    def forward(self, out: Outputs) -> Tensor:
-        probs = out.logits.softmax(-1)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        probs = logits.softmax(-1)
         which = torch.searchsorted(self.edges.to(probs).contiguous(), probs.T.contiguous())  # (C, N)
         frequency = self.frequency.to(probs).gather(1, which).T  # (N, C)
         return frequency.clamp(min=torch.finfo(probs.dtype).tiny).log().log_softmax(-1)

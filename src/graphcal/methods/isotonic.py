@@ -88,8 +88,8 @@ class MonotoneCurves(Calibration):
     y: Tensor  # the same
     one_vs_rest: bool
 
-    def forward(self, out: Outputs) -> Tensor:
-        log_probs = out.logits.log_softmax(-1)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        log_probs = logits.log_softmax(-1)
         probs = log_probs.exp()
         x, y = self.x.to(probs), self.y.to(probs)
         if self.one_vs_rest:
@@ -98,4 +98,4 @@ class MonotoneCurves(Calibration):
             steps = interpolate(probs, x[0], y[0])
         # in logs, so that a probability that rounds to zero keeps its place behind the others
         mixed = torch.logaddexp(steps.log(), log_probs + float(np.log(TIE_BREAK))).log_softmax(-1)
-        return mixed if self.one_vs_rest else with_predictions(mixed, out.pred)
+        return mixed if self.one_vs_rest else with_predictions(mixed, logits.argmax(-1))

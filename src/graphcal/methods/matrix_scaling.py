@@ -62,5 +62,5 @@ class AffineMap(Calibration):
     shift: Tensor  # (C,)
     penalty: float
 
-    def forward(self, out: Outputs) -> Tensor:
-        return (out.logits @ self.matrix.to(out.logits) + self.shift.to(out.logits)).log_softmax(-1)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        return (logits @ self.matrix.to(logits) + self.shift.to(logits)).log_softmax(-1)

@@ -68,6 +68,6 @@ class Sigmoids(Calibration):
     slope: Tensor  # (C,) a
     bias: Tensor  # (C,) b
 
-    def forward(self, out: Outputs) -> Tensor:
-        odds = log_odds(out.logits)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        odds = log_odds(logits)
         return logsigmoid(self.slope.to(odds) * odds + self.bias.to(odds)).log_softmax(-1)

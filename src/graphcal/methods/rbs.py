@@ -76,4 +76,4 @@ class BinnedScales(Calibration):
     scales: Tensor  # (B,)
 
     def forward(self, out: Outputs) -> Tensor:
-        return scaled(out, self.scales[agreement_bin(out, len(self.scales))])
+        return scaled(out.logits, self.scales[agreement_bin(out, len(self.scales))])

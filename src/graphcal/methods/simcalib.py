@@ -188,4 +188,4 @@ class SimilarityTemperature(Calibration):
         return temperatures(x, x, row, col, attention, weights)
 
     def forward(self, out: Outputs) -> Tensor:
-        return scaled(out, 1 / self.temperature(out))
+        return scaled(out.logits, 1 / self.temperature(out))

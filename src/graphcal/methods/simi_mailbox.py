@@ -127,4 +127,4 @@ class GroupScales(Calibration):
 
     def forward(self, out: Outputs) -> Tensor:
         points = (mailbox(out) - self.low.to(out.logits)) / self.span.to(out.logits)
-        return scaled(out, self.scales[nearest(points, self.centres.to(points))])
+        return scaled(out.logits, self.scales[nearest(points, self.centres.to(points))])

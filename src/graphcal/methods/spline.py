@@ -92,9 +92,9 @@ class ConfidenceCurve(Calibration):
     x: Tensor  # (K,) confidences seen
     y: Tensor  # (K,) what they should have been
 
-    def forward(self, out: Outputs) -> Tensor:
-        log_probs = out.logits.log_softmax(-1)
-        top = out.pred[:, None]
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        log_probs = logits.log_softmax(-1)
+        top = logits.argmax(-1, keepdim=True)
         conf = interpolate(log_probs.gather(-1, top).exp(), self.x.to(log_probs), self.y.to(log_probs))  # (N, 1)
         rest = log_probs.scatter(-1, top, -torch.inf).logsumexp(-1, keepdim=True)  # log(1 - conf before)
         return (log_probs - rest + torch.log1p(-conf)).scatter(-1, top, conf.log()).log_softmax(-1)

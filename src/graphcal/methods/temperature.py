@@ -66,5 +66,5 @@ class Temperature(Calibration):
     def temperature(self) -> float:
         return float(1 / self.scale)
 
-    def forward(self, out: Outputs) -> Tensor:
-        return scaled(out, self.scale)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        return scaled(logits, self.scale)

@@ -57,5 +57,5 @@ class ScaleAndShift(Calibration):
     scale: Tensor  # (C,)
     shift: Tensor  # (C,)
 
-    def forward(self, out: Outputs) -> Tensor:
-        return (self.scale.to(out.logits) * out.logits + self.shift.to(out.logits)).log_softmax(-1)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        return (self.scale.to(logits) * logits + self.shift.to(logits)).log_softmax(-1)

@@ -131,4 +131,4 @@ class WaveletTemperature(Calibration):
         return temperatures(x, own, 0.0, torch.Generator()).squeeze(-1)
 
     def forward(self, out: Outputs) -> Tensor:
-        return scaled(out, 1 / self.temperature(out))
+        return scaled(out.logits, 1 / self.temperature(out))

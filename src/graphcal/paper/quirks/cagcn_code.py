@@ -80,4 +80,4 @@ class SoftplusScaleGCN(Calibration):
     b2: Tensor  # (1,)
 
     def forward(self, out: Outputs) -> Tensor:
-        return scaled(out, scale_of_every_node(self, out, out.logits, softplus))
+        return scaled(out.logits, scale_of_every_node(self, out, out.logits, softplus))

@@ -145,7 +145,7 @@ class FreeTemperature(Calibration):
     def temperature(self) -> float:
         return float(1 / self.scale)
 
-    def forward(self, out: Outputs) -> Tensor:
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
         if float(self.scale) > 0:
-            return scaled(out, self.scale)
-        return (self.scale.to(out.logits) * out.logits).log_softmax(-1)
+            return scaled(logits, self.scale)
+        return (self.scale.to(logits) * logits).log_softmax(-1)
