@@ -53,7 +53,7 @@ def main() -> None:
     """The console entry point: bad input is one clear line and exit code 2, never a traceback."""
     try:
         app()
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, OSError) as error:
         typer.secho(f"graphcal: {error}", fg="red", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
