@@ -13,6 +13,7 @@ error names every source tried and the ways out.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pickle
@@ -119,8 +120,8 @@ def _nowhere(name: str, cache: Path, tried: list[str]) -> str:
     lines += [f"  GRAPHCAL_DATA: {f'no {name}.npz in {folder}' if folder else 'not set'}"]
     lines += [f"  cache: no {name}.npz in {cache}", *(f"  {fault}" for fault in tried)]
     lines += ["Ways out:", f"  set GRAPHCAL_DATA to a folder that has {name}.npz"]
-    lines += [
-        f"  put {', '.join(url.rpartition('/')[2] for url in download_of(name).urls)} into {cache / 'raw' / name}"
-    ]
+    with contextlib.suppress(LookupError):  # no address is known
+        files = ", ".join(url.rpartition("/")[2] for url in download_of(name).urls)
+        lines += [f"  put {files} into {cache / 'raw' / name}"]
     lines += ["  use citeseer, which needs no network"]
     return "\n".join(lines)
