@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-
 from reference_rules import naive_threshold, sgr_threshold
 from simulated_draws import SAYS, SHAPES, broken_at_most, draws
+
 from graphcal.decisions.thresholds import certified_set, first_set, nested_sets, walk, with_more_labels
 
 TIMES, NODES, LABELS, RISK = 1000, 1500, 500, 0.05

@@ -78,13 +78,13 @@ def realised_certified(e: Array, K: Array, k: Array, max_error: float, risk: flo
     """
     allowed = np.floor(max_error * (K - k) + 1e-9).astype(np.int64)
     E = e + allowed + 1
-    possible = E <= K - (k - e)  # else even all of the others being wrong is allowed
+    possible = K - (k - e) >= E  # else even all of the others being wrong is allowed
     hopeless = e * K >= E * k  # more errors seen than such a set would show on average: not evidence against it
     test = possible & ~hopeless & (k > 0)
     found = ~possible
     if test.any():
         found[test] = hypergeometric_cdf(e[test], K[test], E[test], k[test]) <= risk + TINY
-    return np.asarray(found & (K > k))
+    return np.asarray(found & (k < K))
 
 
 def future_certified(e: Array, k: Array, max_error: float, risk: float) -> Array:

@@ -9,7 +9,10 @@ from torch import Tensor
 
 Promise = Literal["pool", "future", "average"]
 
-NOT_RANDOM = "nobody has stated that the certification nodes were drawn at random; investigated cases and splits in file order are not"
+NOT_RANDOM = (
+    "nobody has stated that the certification nodes were drawn at random; investigated cases and splits in file order "
+    "are not"
+)
 
 
 @dataclass(frozen=True)
