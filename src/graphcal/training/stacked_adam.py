@@ -45,7 +45,7 @@ class StackedAdam:
     def step(self, loss: Tensor) -> None:
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         with torch.no_grad():
             for p, decay in self._differing:
                 if p.grad is not None:
