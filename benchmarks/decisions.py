@@ -3,11 +3,12 @@
     python benchmarks/decisions.py run --out DIR              # resumable: a record per graph, method, target, draw in DIR
     python benchmarks/decisions.py table --out DIR > results/decisions.md
 
-Per graph a GCN is trained with three seeds on the graph's usual split and calibrated on its validation nodes. Of the labelled nodes
-outside training and validation, 500 (at most two fifths) are drawn at random as certification nodes, twenty times per seed; the
-rest is to be decided. Each rule sees the labels of the certification nodes only; those of the rest say whether its promise was kept. Rules: ours (realised errors
-of the pool), SGR, LTT with Bonferroni over 40 thresholds (both of tests/decisions/reference_rules.py), and the naive rule:
-the lowest threshold above which the certification nodes show at most r errors. All of them get the same confidences.
+Per graph a GCN is trained with three seeds on the graph's usual split and calibrated on its validation nodes. Of the
+labelled nodes outside training and validation, 500 (at most two fifths) are drawn at random as certification nodes, twenty
+times per seed; the rest is to be decided. Each rule sees the labels of the certification nodes only; those of the rest say
+whether its promise was kept. Rules: ours (realised errors of the pool), SGR, LTT with Bonferroni over 40 thresholds (both of
+tests/decisions/reference_rules.py), and the naive rule: the lowest threshold above which the certification nodes show at most
+r errors. All of them get the same confidences.
 """
 
 from __future__ import annotations
@@ -129,7 +130,9 @@ def table(out: Path) -> str:
                 name = f"{graph} ({100 * fmean(r['error'] for r in rows):.1f} %)" if method == METHODS[0] else ""
                 lines.append(f"| {name} | {method} | {' | '.join(cells)} | {ratio} |")
         cells = [f"**{100 * fmean(total[rule]):.1f} % ({100 * fmean(broken[rule]):.1f} %)**" for rule in RULES]
-        lines.append(f"| **mean** | | {' | '.join(cells)} | **{fmean(total['ours']) / max(fmean(total['sgr']), 1e-9):.2f}** |")
+        lines.append(
+            f"| **mean** | | {' | '.join(cells)} | **{fmean(total['ours']) / max(fmean(total['sgr']), 1e-9):.2f}** |"
+        )
     return "\n".join(lines)
 
 
@@ -137,10 +140,11 @@ HEAD = """# Decisions: share of nodes decided, and how often the promise breaks
 
 Remake: `python benchmarks/decisions.py run --out DIR` (resumable), then `python benchmarks/decisions.py table --out DIR`.
 
-Entries: mean share of the unlabelled nodes of the pool (all outside training and validation) that a rule decides alone and, in brackets, the share of the draws in which more than the
-promised share of them was wrong. Each line: {draws} random draws of {labels} certification nodes (two fifths of the pool where there are
-fewer) from the pool of a GCN, {seeds} seeds; calibrators were fitted on the validation nodes. A promise made with 95 % certainty may
-break in 5 % of the draws. Labels outside the certification nodes only count the errors.
+Entries: mean share of the unlabelled nodes of the pool (all outside training and validation) that a rule decides alone and,
+in brackets, the share of the draws in which more than the promised share of them was wrong. Each line: {draws} random draws of
+{labels} certification nodes (two fifths of the pool where there are fewer) from the pool of a GCN, {seeds} seeds; calibrators
+were fitted on the validation nodes. A promise made with 95 % certainty may break in 5 % of the draws. Labels outside the
+certification nodes only count the errors.
 """
 
 
