@@ -18,14 +18,16 @@ FLOORS = [
     {"core", "graphs"},
     {"engine", "metrics"},
     {"methods", "models", "datasets", "observation_batches"},
-    {"training", "decisions", "observation", "persist"},
+    {"training", "observation", "persist"},
     {"serving", "study"},
+    {"decisions"},
     {"theory", "tuning", "tables"},
     {"explanation", "shift"},
     {"plots"},
     {"reports", "bench"},
     {"pipeline"},
     {"cli"},
+    {"__main__"},
     {"paper"},
 ]
 FLOOR = {part: floor for floor, parts in enumerate(FLOORS) for part in parts}

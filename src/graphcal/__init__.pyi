@@ -3,6 +3,7 @@
 from graphcal import bench as bench
 from graphcal import core as core
 from graphcal import datasets as datasets
+from graphcal import decisions as decisions
 from graphcal import graphs as graphs
 from graphcal import methods as methods
 from graphcal import metrics as metrics
@@ -18,6 +19,8 @@ from graphcal.core import Recipe as Recipe
 from graphcal.datasets import load as load
 from graphcal.datasets import read as read
 from graphcal.datasets import synthetic as synthetic
+from graphcal.decisions import Decision as Decision
+from graphcal.decisions import decide as decide
 from graphcal.explanation import explain as explain
 from graphcal.graphs import structure as structure
 from graphcal.methods import CALIBRATORS as CALIBRATORS
