@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from graphcal.datasets import load, read, synthetic
     from graphcal.explanation import explain
     from graphcal.graphs import structure
-    from graphcal.methods import CALIBRATORS, SCAR, TemperatureScaling
+    from graphcal.methods import CALIBRATORS, SCAR, GraphScaling, TemperatureScaling
     from graphcal.metrics import Measurement, evaluate
     from graphcal.models import BACKBONES
     from graphcal.observation import observe
@@ -33,6 +33,7 @@ _WHERE = {
     "CalibratedModel": "serving",
     "Calibration": "core",
     "FinalLayer": "core",
+    "GraphScaling": "methods",
     "Measurement": "metrics",
     "Outputs": "core",
     "Recipe": "core",
