@@ -13,19 +13,18 @@ Published tables differ in their splits and cannot be compared across them, so a
     gats         GATS (arXiv:2210.06391): three folds of 5 % of each class, validation is one and training the other two,
                  test is 85 % of what is left of each class; split = 3·(random split) + fold, 15 in all
     geom-gcn     the ten 48/32/20 splits of geom-gcn (arXiv:2002.05287), or of Platonov et al. for the filtered graphs
-    linkx        50/25/25 at random, five splits (arXiv:2110.14446)
+    linkx        50/25/25 at random, five splits (arXiv:2110.14446): its published lists
     random       20/10/70 at random, one split shared by all runs, as GETS (arXiv:2410.09570) and WATS
 
 `protocols` is the table of these rules; here are the rules themselves, each a function of a graph and a request.
 
-Departures: a class with fewer than 2L nodes gives half of them to training under `per-class`. Where GATS's lists are
-not at hand `gats` follows its rule with our own seed, and says so; `linkx` always does, because its published lists are
-pickled tensors.
+Departures: a class with fewer than 2L nodes gives half of them to training under `per-class`. Where the published lists of
+GATS or LINKX are not at hand `gats` and `linkx` follow the rule with our own seed, and say so.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -169,8 +168,15 @@ def _shares(graph: GraphArrays, asked: Request, train: float, val: float) -> Spl
 
 
 def linkx(graph: GraphArrays, asked: Request) -> Split:
-    split = _shares(graph, asked, 0.50, 0.25)
-    return replace(split, notes=("drawn by LINKX's rule with our own seed, not its published lists",))
+    path = asked.lists / f"linkx_{asked.name}.npz" if asked.lists else None
+    if path and path.exists():
+        with np.load(path, allow_pickle=False) as lists:
+            train, val, test = (lists[f"split{asked.split}_{part}"] for part in ("train", "val", "test"))
+        return Split(train, val, test)
+    order = np.random.default_rng([asked.seed, asked.split]).permutation(np.flatnonzero(graph.labelled))
+    a, b = int(0.50 * len(order)), int(0.50 * len(order)) + int(0.25 * len(order))  # LINKX rounds down
+    note = "LINKX's published lists are not at hand: drawn by its rule with our own seed"
+    return Split(np.sort(order[:a]), np.sort(order[a:b]), np.sort(order[b:]), (note,))
 
 
 def random(graph: GraphArrays, asked: Request) -> Split:
