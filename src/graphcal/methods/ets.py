@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.scaling import with_predictions
 from graphcal.methods.card import Card
 from graphcal.methods.temperature import fit_scale
@@ -48,7 +48,7 @@ class EnsembleTemperatureScaling:
         parts = torch.stack(mixture_parts(logits, scale), -1)  # (n, C, 3)
         of_label = parts[torch.arange(len(y)), y]  # (n, 3) log q_k(y_n)
         weights = mixing_weights(of_label).to(out.logits)
-        return Mixture(scale=scale.to(out.logits), weights=weights, num_classes=out.num_classes)
+        return Mixture(scale=scale.to(out.logits), weights=weights, **fitted_on(out, on))
 
 
 def mixture_parts(logits: Tensor, scale: Tensor) -> list[Tensor]:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.scaling import with_predictions
 from graphcal.methods.card import Card
 
@@ -59,7 +59,7 @@ class Isotonic:
         longest = max(len(x) for x, _ in curves)
         padded = [np.stack([np.pad(v, (0, longest - len(v)), mode="edge") for v in curve]) for curve in curves]
         knots = torch.from_numpy(np.stack(padded)).to(out.logits)  # (1 or C, 2, K)
-        return MonotoneCurves(x=knots[:, 0], y=knots[:, 1], one_vs_rest=self.one_vs_rest, num_classes=out.num_classes)
+        return MonotoneCurves(x=knots[:, 0], y=knots[:, 1], one_vs_rest=self.one_vs_rest, **fitted_on(out, on))
 
 
 def isotonic(probs: Tensor, truth: Tensor) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.methods.card import Card
 
 
@@ -29,7 +29,7 @@ class Uncalibrated:
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Identity:
         """Nothing is fitted; the nodes ``on`` are checked all the same."""
         fitting_nodes(out, on)
-        return Identity(num_classes=out.num_classes)
+        return Identity(**fitted_on(out, on))
 
 
 class Identity(Calibration):

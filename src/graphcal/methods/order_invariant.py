@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from graphcal.core import Calibration, Outputs
+from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import uniform
 from graphcal.engine.likelihood import mean_nll
@@ -77,7 +77,7 @@ class OrderInvariant:
             patience=self.patience,
             weight_decay={"w1": self.weight_decay, "w2": self.weight_decay},
         )
-        return StretchedGaps(**fitted, num_classes=out.num_classes)
+        return StretchedGaps(**fitted, **fitted_on(out, on))
 
 
 def stretched(z: Tensor, w: Weights) -> Tensor:

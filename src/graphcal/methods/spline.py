@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.methods.card import Card
 from graphcal.methods.isotonic import interpolate
 
@@ -54,7 +54,7 @@ class Spline:
         correct = (out.pred[on] == out.graph.y[on]).double().cpu().numpy()
         x, y = recalibration_curve(conf, correct, self.knots)
         curve = torch.from_numpy(np.stack([x, y])).to(out.logits)
-        return ConfidenceCurve(x=curve[0], y=curve[1], num_classes=out.num_classes)
+        return ConfidenceCurve(x=curve[0], y=curve[1], **fitted_on(out, on))
 
 
 def recalibration_curve(conf: np.ndarray, correct: np.ndarray, knots: int) -> tuple[np.ndarray, np.ndarray]:
