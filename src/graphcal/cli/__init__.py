@@ -21,7 +21,7 @@ app = typer.Typer(
     name="graphcal",
     help="Honest confidence for graph neural networks: measure the calibration error, repair it, say how sure the repair is.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -53,6 +53,6 @@ def adam_from_ones(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         penalty = PENALTY * (off * matrix).square().sum() / off.sum() + 0.2 * shift.square().mean()
         optimiser.zero_grad()
         loss = mean_nll(logits @ matrix + shift, y) + penalty
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimiser.step()
     return matrix.detach(), shift.detach()

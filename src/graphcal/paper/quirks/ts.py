@@ -113,7 +113,7 @@ def stopped_scale(logits: Tensor, y: Tensor, steps: int) -> Tensor:
     optimiser = torch.optim.SGD([temperature], lr=0.01)
     for _ in range(steps):
         optimiser.zero_grad()
-        mean_nll(logits / temperature, y).backward()  # type: ignore[no-untyped-call]
+        mean_nll(logits / temperature, y).backward()
         optimiser.step()
     return 1 / temperature.detach()
 
@@ -125,10 +125,10 @@ def accumulated_scale(logits: Tensor, y: Tensor) -> Tensor:
 
     def closure() -> Tensor:
         loss = mean_nll(logits / temperature, y)
-        loss.backward()  # type: ignore[no-untyped-call]  # no zero_grad: this is the slip
+        loss.backward()
         return loss
 
-    optimiser.step(closure)  # type: ignore[no-untyped-call]
+    optimiser.step(closure)
     return 1 / temperature.detach()
 
 
