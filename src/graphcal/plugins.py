@@ -12,13 +12,21 @@ of the SCAR paper (`graphcal.paper`) announces its variants in the same way; wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from typing import Any, Generic, TypeVar, cast
 
 T = TypeVar("T")
+
+
+def choices(name: str, known: Iterable[str]) -> str:
+    """The end of an error about a name that is not known: all names, and the one that was probably meant."""
+    names = list(known)
+    meant = get_close_matches(name.lower(), names, n=1)
+    return f"choose among {', '.join(names)}" + (f". Did you mean {meant[0]!r}?" if meant else "")
 
 
 class UnknownName(KeyError, ValueError):
@@ -47,7 +55,7 @@ class Names(Mapping[str, T], Generic[T]):
         if name in self.own:
             return self.own[name]
         if name not in self._announced:
-            raise UnknownName(f"unknown {self.kind} {name!r}; choose among {', '.join(self)}")
+            raise UnknownName(f"unknown {self.kind} {name!r}; {choices(name, self)}")
         point = self._announced[name]
         value = point.load()
         if self._method and not callable(getattr(value, self._method, None)):

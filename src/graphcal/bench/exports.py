@@ -23,7 +23,9 @@ from graphcal.bench.tabulation import Table
 from graphcal.files import write_atomically
 from graphcal.plots.figure import svg
 
-EXPORTED = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "nll", "brier", "signed_gap")
+FIRST = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "nll", "brier", "signed_gap")
+ADDED = ("aurc", "eaurc", "coverage_at_5", "worst_slice")  # blank for records that were made before they were measured
+EXPORTED = (*FIRST, *ADDED)
 
 
 def write_files(table: Table, folder: Path) -> list[Path]:
@@ -102,7 +104,7 @@ def csv_of_methods(table: Table) -> str:
             numbers: list[str] = [""] * len(values)
             if entry.records:
                 numbers = [
-                    f"{part(m, where):.6f}"
+                    f"{part(m, where):.6f}" if entry.has(m, where) else ""
                     for where in ("test", "unlabelled")
                     for m in EXPORTED
                     for part in (entry.mean, entry.sd)
@@ -125,7 +127,8 @@ def csv_of_runs(table: Table) -> str:
         for method, entry in row.entries.items():
             for record in entry.records:
                 split, seed = record.spec["run"]
-                numbers = [f"{record.result[where][m]:.6f}" for where in ("test", "unlabelled") for m in EXPORTED]
+                found = [record.result[where].get(m) for where in ("test", "unlabelled") for m in EXPORTED]
+                numbers = ["" if value is None else f"{value:.6f}" for value in found]
                 body.append([*(row.place[n] for n in names), method, split, seed, *numbers, record.result["changed"]])
     return _csv(header, body)
 

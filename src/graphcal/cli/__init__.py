@@ -21,7 +21,7 @@ app = typer.Typer(
     name="graphcal",
     help="Honest confidence for graph neural networks: measure the calibration error, repair it, say how sure the repair is.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -53,7 +53,7 @@ def main() -> None:
     """The console entry point: bad input is one clear line and exit code 2, never a traceback."""
     try:
         app()
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, OSError) as error:
         typer.secho(f"graphcal: {error}", fg="red", err=True)
         sys.exit(2)
     except KeyboardInterrupt:

@@ -23,6 +23,7 @@ from graphcal.datasets.raw import read_arxiv_year, read_benchmark, read_heteroph
 from graphcal.files import atomic_file
 
 OGB_ARXIV = "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
+CORA_ML = "https://github.com/abojchevski/graph2gauss/raw/master/data/cora_ml.npz"
 CORAFULL_SHA256 = "a4e0516cf23ec24eca1ecc57e627414350219fa94337b5b2e232ab58acaf2df7"
 TIMEOUT = 30.0  # seconds without an answer
 
@@ -51,7 +52,11 @@ def download_of(name: str) -> Download:
         return Download((OGB_ARXIV,), lambda files: read_arxiv_year(files[0]))
     if name == "corafull":
         return Download((f"{Amazon.url}cora_full.npz",), lambda files: read_benchmark(files[0]), (CORAFULL_SHA256,))
-    if name.split("-")[0] in ("chameleon", "squirrel"):
+    if name == "cora_ml":
+        return Download((CORA_ML,), lambda files: read_benchmark(files[0]))
+    if name in ("facebook_pages", "blogcatalog"):
+        raise LookupError(f"{name} is published in a format that is not read here")
+    if name.split("-")[0] in ("chameleon", "squirrel", "tolokers"):
         url = f"{HeterophilousGraphDataset.url}/{name.replace('-', '_')}.npz"
         return Download((url,), lambda files: read_heterophilous(files[0]))
     file = {

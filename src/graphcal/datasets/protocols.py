@@ -40,6 +40,9 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
         "cagcn": Protocol(splits.cagcn, _CAGCN, 1, "CaGCN, arXiv:2109.14285, bug-compatible", RATES),
         "cagcn-clean": Protocol(splits.cagcn_clean, _CAGCN, 1, "CaGCN without leakage and repeats", RATES),
         "per-class": Protocol(splits.per_class, tuple(NAMES), None, "L a class, 500 validation, rest test, seeded"),
+        "natural": Protocol(
+            splits.natural, tuple(NAMES), None, "L · C labels at random, 500 validation, rest test, seeded"
+        ),
         "gats": Protocol(
             splits.gats, tuple(NAMES), 15, "GATS, arXiv:2210.06391: 5 splits x 3 folds", rates=(), indicators=True
         ),

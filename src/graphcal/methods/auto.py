@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, Recipe
+from graphcal.core import Calibration, Outputs, Recipe, fitted_on, fitting_nodes
 from graphcal.engine.node_order import fitting_order, kfold
 from graphcal.methods.card import Card
 from graphcal.methods.ets import EnsembleTemperatureScaling
@@ -63,6 +63,7 @@ class Auto:
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Chosen:
         """The chosen calibrator, fitted on all nodes ``on``; ``stop`` is not used."""
+        on = fitting_nodes(out, on)
         nodes = fitting_order(out, on)
         if len(nodes) < 2 * self.folds:
             raise ValueError(f"auto cross-validates in {self.folds} folds, but on selects only {len(nodes)} nodes")
@@ -78,7 +79,7 @@ class Auto:
         chosen, why = one_standard_error(loss)
         scores = {name: float(values.mean()) for name, values in loss.items()}
         calibration = recipes[chosen].fit(out, on)
-        return Chosen(calibration=calibration, chosen=chosen, why=why, scores=scores, num_classes=out.num_classes)
+        return Chosen(calibration=calibration, chosen=chosen, why=why, scores=scores, **fitted_on(out, on))
 
 
 def candidates(out: Outputs) -> dict[str, Recipe]:
@@ -122,12 +123,11 @@ class Chosen(Calibration):
     scores: dict[str, float]  # held-out NLL of every candidate
 
     @property
-    def train_nodes(self) -> Tensor | None:
-        return getattr(self.calibration, "train_nodes", None)
+    def reads_graph(self) -> bool:
+        return self.calibration.reads_graph
 
-    @property
-    def graph_nodes(self) -> int | None:
-        return getattr(self.calibration, "graph_nodes", None)
+    def context(self, out: Outputs) -> Tensor:
+        return self.calibration.context(out)
 
-    def forward(self, out: Outputs) -> Tensor:
-        return self.calibration(out)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        return self.calibration.from_context(logits, context)

@@ -9,7 +9,7 @@ from graphcal.metrics.gate import Judgement, judge
 from graphcal.metrics.intervals import block_ece_interval, ece_interval
 from graphcal.metrics.measurement import Measurement, evaluate
 from graphcal.metrics.names import METRICS, Metric
-from graphcal.metrics.ranking import aurc, auroc
+from graphcal.metrics.ranking import auroc
 from graphcal.metrics.ranks import Ranks, rank_methods
 from graphcal.metrics.refinement import CalibrationRefinement, calibration_refinement
 from graphcal.metrics.sample_size import LabelLimit, label_limit, nodes_needed
@@ -25,6 +25,7 @@ from graphcal.metrics.scores import (
     signed_gap,
     underconfidence,
 )
+from graphcal.metrics.selective import aurc, coverage_at, coverage_interval, eaurc
 from graphcal.metrics.slices import ChangedNode, Slice, changed_nodes, measure_slices, worst_slice
 from graphcal.metrics.smooth import kde_ece, smooth_ece
 from graphcal.metrics.streaming import Tally
@@ -57,7 +58,10 @@ __all__ = [
     "compare",
     "compare_all",
     "consistency_band",
+    "coverage_at",
+    "coverage_interval",
     "degree_binned_error",
+    "eaurc",
     "ece",
     "ece_classwise",
     "ece_debiased",

@@ -5,6 +5,9 @@ over      Σ_b n_b/N max(conf_b - acc_b, 0), under likewise    ECE = over + unde
 NLL       -1/N Σ_i log p_i[y_i]
 Brier     1/N Σ_i Σ_k (p_ik - [y_i = k])²                     sum over classes: between 0 and 2
 
+AURC, E-AURC, coverage at 5 % error    what the order of the confidences is worth: `selective`
+worst slice                           the largest gap of a group of nodes, without its noise: `group_gaps`
+
 An ECE has one path: `ece_of` a `Reliability`. Its relatives are in `ece_variants`.
 """
 
@@ -20,8 +23,12 @@ from torch import Tensor
 
 from graphcal.metrics.bins import Reliability, outcomes, reliability
 from graphcal.metrics.floor import debiased_of, floor_of
+from graphcal.metrics.group_gaps import worst_gap
 from graphcal.metrics.inputs import check
 from graphcal.metrics.ranking import auroc_of, grouped
+from graphcal.metrics.selective import aurc_of, coverage_of, eaurc_of
+
+DECIDED_ERROR = 0.05  # the error of `coverage_at_5`
 
 
 def ece_of(rel: Reliability) -> float:
@@ -106,6 +113,10 @@ class Scores:
     nll: float
     brier: float
     auroc: float
+    aurc: float
+    eaurc: float  # AURC above that of the best order of the same predictions
+    coverage_at_5: float  # share of the nodes, most confident first, of which at most 5 % are wrong
+    worst_slice: float  # largest gap of a group of nodes, without its noise
 
     @property
     def signed_gap(self) -> float:
@@ -127,10 +138,11 @@ OF_SCORES = tuple(f.name for f in fields(Scores) if f.name != "nodes")  # what a
 SCORES = (*OF_SCORES, "signed_gap", "ece_excess")  # keys of every set of metrics
 
 
-def score(log_probs: Tensor, y: Tensor, bins: int = 20) -> Scores:
-    """All scores of these predictions."""
+def score(log_probs: Tensor, y: Tensor, bins: int = 20, cuts: Sequence[Tensor] = ()) -> Scores:
+    """All scores of these rows. The worst slice is looked for among predicted classes and the ``cuts`` (N,) of the rows."""
     rel = reliability(log_probs, y, bins)
     conf, right = outcomes(log_probs, y)
+    order = grouped(conf, right)
     N = len(y)
     return Scores(
         nodes=N,
@@ -145,7 +157,11 @@ def score(log_probs: Tensor, y: Tensor, bins: int = 20) -> Scores:
         confidence_wrong=float(conf[right == 0].mean()),
         nll=float(nll_terms(log_probs, y).mean()),
         brier=float(brier_terms(log_probs, y).mean()),
-        auroc=auroc_of(*grouped(conf, right)),
+        auroc=auroc_of(*order),
+        aurc=aurc_of(*order),
+        eaurc=eaurc_of(*order),
+        coverage_at_5=coverage_of(*order, DECIDED_ERROR),
+        worst_slice=worst_gap(conf, right, [log_probs.argmax(dim=1).cpu(), *cuts]),
     )
 
 

@@ -3,10 +3,12 @@
 Groups: hop distance from the training set, degree, agreement of the neighbours with the prediction, predicted class, right
 or wrong. A group's gap is accuracy - confidence; its interval is Clopper and Pearson's for the accuracy, moved by the mean
 confidence. Groups along an order (hops, degree, agreement) with fewer than `small` nodes are merged with the next; a class
-with fewer, or nodes without neighbours or out of reach, are kept apart and flagged. The worst group is the one whose gap is
-certainly largest: the interval's end nearest to 0. A class is the predicted one: within a true class, accuracy and
-confidence differ even for a calibrated model. For the same reason right and wrong are shown for what they are and never
-named the worst.
+with fewer, or nodes without neighbours or out of reach, are kept apart and flagged. A class is the predicted one: within a true
+class, accuracy and confidence differ even for a calibrated model. For the same reason right and wrong are shown for what they
+are and never named the worst.
+
+The worst group has the largest gap once noise is taken off (`group_gaps`). It is named only where noise alone would hardly show
+a group so far off: p = 2 Φ(-|gap| / sd), corrected for looking at all groups (Bonferroni, 5 %).
 
 `changed_nodes` are the single nodes whose confidence a calibration moved most, with where they sit.
 """
@@ -18,12 +20,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+from scipy.stats import norm
 from torch import Tensor
 
 from graphcal.graphs import UNREACHABLE, Structure, neighbour_agreement
 from graphcal.metrics.bins import confidence, equal_width_edges, tally
 from graphcal.metrics.diagram import accuracy_interval
 from graphcal.metrics.floor import floor_of
+from graphcal.metrics.group_gaps import SMALL, corrected_gaps, gaps_of, whole
 from graphcal.metrics.inputs import per_seed
 from graphcal.metrics.scores import ece_of
 
@@ -43,6 +47,8 @@ class Slice:
     ece: float
     ece_floor: float
     small: bool  # too few nodes to believe
+    corrected_gap: float  # what is left of the signed gap once noise, and being one of many groups, is taken off
+    p: float  # of a gap as far from 0, were there none
 
     @property
     def certain_gap(self) -> float:
@@ -103,15 +109,35 @@ def merged(group: Tensor, names: Sequence[str], ordered: int, small: int) -> tup
     return renumbered[group], labels
 
 
-def measure_group(by: str, name: str, conf: Tensor, right: Tensor, bins: int, small: int, seeds: int) -> Slice:
-    """One group; with several seeds pooled, the interval counts every node once."""
+def cut_nodes(log_probs: Tensor, y: Tensor, mask: Tensor, facts: Structure) -> list[Tensor]:
+    """Groups of the nodes in `mask` by distance, degree and agreement, small ones merged: the cuts that `score` takes."""
+    return [
+        merged(cut.group[mask].cpu(), cut.names, cut.ordered, SMALL)[0]
+        for cut in groupings(log_probs, y, facts)
+        if cut.ordered
+    ]
+
+
+def measure_group(by: str, name: str, conf: Tensor, right: Tensor, bins: int, small: int, seeds: int) -> dict[str, Any]:
+    """One group by itself; with several seeds pooled, the interval counts every node once."""
     one = tally(conf, right, torch.tensor([0.0, 1.0], dtype=torch.float64))
     rel = tally(conf, right, equal_width_edges(bins))
     low, high = accuracy_interval(one.divided(seeds))
     acc, c = float(one.accuracy), float(one.conf)
     nodes = round(len(conf) / seeds)
-    floor = floor_of(conf, rel.edges) * seeds**0.5
-    return Slice(by, name, nodes, acc, c, acc - c, float(low) - c, float(high) - c, ece_of(rel), floor, nodes < small)
+    return {
+        "by": by,
+        "group": name,
+        "nodes": nodes,
+        "accuracy": acc,
+        "confidence": c,
+        "signed_gap": acc - c,
+        "signed_gap_low": float(low) - c,
+        "signed_gap_high": float(high) - c,
+        "ece": ece_of(rel),
+        "ece_floor": floor_of(conf, rel.edges) * seeds**0.5,
+        "small": nodes < small,
+    }
 
 
 def measure_slices(
@@ -120,7 +146,7 @@ def measure_slices(
     mask: Tensor,
     facts: Structure,
     bins: int = 20,
-    small: int = 30,
+    small: int = SMALL,
     names: Sequence[str] | None = None,
 ) -> list[Slice]:
     """Every group of the nodes in `mask`. `log_probs` (N, C) covers all nodes of the graph; one tensor, or one per seed."""
@@ -128,22 +154,40 @@ def measure_slices(
     cuts = [groupings(lp, y, facts) for lp in seeds]
     conf = torch.cat([confidence(lp[mask])[0] for lp in seeds])
     right = torch.cat([(lp.argmax(dim=1) == y)[mask] for lp in seeds]).double().cpu()
-    found = []
+    found: list[dict[str, Any]] = []
+    _, gap, variance = gaps_of(conf, right, whole(len(conf)), 1, len(seeds))
+    gaps, variances = [gap[0]], [variance[0]]
     for same in zip(*cuts):
-        group, labels = torch.cat([cut.group[mask] for cut in same]).cpu(), list(same[0].names)
-        if same[0].by == "predicted class" and names is not None:
+        by, group, labels = same[0].by, torch.cat([cut.group[mask] for cut in same]).cpu(), list(same[0].names)
+        if by == "predicted class" and names is not None:
             labels = list(names)
         group, labels = merged(group, labels, same[0].ordered, small * len(seeds))
+        _, gap, variance = gaps_of(conf, right, group, len(labels), len(seeds))
         for k in group.unique().tolist():
             own = group == k
-            found.append(measure_group(same[0].by, labels[k], conf[own], right[own], bins, small, len(seeds)))
-    return found
+            found.append(measure_group(by, labels[k], conf[own], right[own], bins, small, len(seeds)))
+            gaps.append(gap[k])
+            variances.append(variance[k])
+    return with_noise(found, torch.stack(gaps), torch.stack(variances))
 
 
-def worst_slice(found: Sequence[Slice]) -> Slice | None:
-    """The group whose gap is certainly largest; None when no group is certainly off."""
-    fair = [s for s in found if not s.small and s.by != "outcome" and s.certain_gap > 0]
-    return max(fair, key=lambda s: s.certain_gap, default=None)
+def with_noise(found: Sequence[dict[str, Any]], gap: Tensor, variance: Tensor) -> list[Slice]:
+    """The measured groups with corrected gaps and p-values; the first gap is that of all nodes."""
+    groups = sum(fair(one["by"], one["small"]) for one in found)
+    left = corrected_gaps(gap, variance, max(groups, 1))[1:].tolist()
+    p = (2 * norm.sf(gap.abs() / variance.clamp(min=1e-300).sqrt()))[1:].tolist()
+    return [Slice(**one, corrected_gap=left[k], p=p[k]) for k, one in enumerate(found)]
+
+
+def fair(by: str, small: bool) -> bool:
+    """May the group be named the worst?"""
+    return not small and by != "outcome"
+
+
+def worst_slice(found: Sequence[Slice], level: float = 0.05) -> Slice | None:
+    """The group that is furthest off; None when no group is certainly off."""
+    named = [s for s in found if fair(s.by, s.small)]
+    return max((s for s in named if s.p * len(named) <= level), key=lambda s: abs(s.corrected_gap), default=None)
 
 
 @dataclass(frozen=True)
