@@ -20,6 +20,7 @@ from __future__ import annotations
 import collections
 import io
 import pickle
+import pickletools
 from collections.abc import Callable
 from typing import Any
 
@@ -94,8 +95,16 @@ class RestrictedUnpickler(pickle.Unpickler):
         return allowed[module, name]
 
 
+def _check_opcodes(raw: bytes) -> None:
+    """Every argument lies within the file; nothing is remembered under a number that would make room for millions."""
+    for opcode, argument, _ in pickletools.genops(raw):
+        if "PUT" in opcode.name and argument is not None and not 0 <= argument <= len(raw):
+            raise pickle.UnpicklingError(f"refused: {opcode.name} {argument} in a file of {len(raw)} bytes")
+
+
 def unpickle(raw: bytes) -> Any:
     """One Planetoid pickle, with arrays and CSR matrices rebuilt."""
+    _check_opcodes(raw)
     value = RestrictedUnpickler(io.BytesIO(raw), encoding="latin1").load()
     if isinstance(value, _CSRState):
         return value.matrix()
