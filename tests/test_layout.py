@@ -17,7 +17,7 @@ FLOORS = [
     {"checks", "files", "limits", "plugins", "versions"},
     {"core", "graphs"},
     {"engine", "metrics"},
-    {"methods", "models", "datasets", "observation_batches"},
+    {"methods", "models", "datasets"},
     {"training", "observation", "persist"},
     {"serving", "study"},
     {"decisions"},
