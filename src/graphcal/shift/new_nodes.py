@@ -33,7 +33,7 @@ from graphcal.training import NeighborSampler, Run, Training, train
 
 FANOUTS = ((5, 5), (10, 10), (25, 25))
 WAYS = ("table", "plain", "batch")
-METHODS = ("none", "ts", "scar", "graph-scar")
+METHODS = ("none", "ts", "scar", "graph-scaling")
 BATCH = 512
 
 
@@ -53,7 +53,7 @@ def inductive(
 def _kept(
     data: Data, backbone: Any, training: Training | None, seed: int, methods: Mapping[str, Recipe], folder: Any
 ) -> TableRows:
-    path = None if folder is None else Path(folder) / f"{data.get('name', 'graph')}-{backbone}-{seed}.json"
+    path = None if folder is None else Path(folder) / f"{data.get("name", "graph")}-{backbone}-{seed}.json"
     if path is not None and path.exists():
         rows: TableRows = json.loads(path.read_text())
         if {row["method"] for row in rows} == set(methods):
