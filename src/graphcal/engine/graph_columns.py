@@ -25,7 +25,9 @@ from graphcal.graphs import structure
 
 MOST_CLASSES = 10  # with a full matrix
 ALONE = 7  # the place of the fact of having no neighbours
-GRAPH_FACTS = 8  # near_train, agree, agree_2hop, log_degree, support, conf_gap, entropy, alone; the ninth is the logit norm
+GRAPH_FACTS = (
+    8  # near_train, agree, agree_2hop, log_degree, support, conf_gap, entropy, alone; the ninth is the logit norm
+)
 WIDEST = 3.0  # standardised facts: a node unlike any fitted one is not extrapolated to
 
 
@@ -66,7 +68,9 @@ class Layout:
         """The columns that need to know the training set."""
         if not self.graph:
             return [False] * len(self.groups)
-        start = {name: self.groups.index(name) for name in ("facts", "pull facts", "neighbours facts") if name in self.groups}
+        start = {
+            name: self.groups.index(name) for name in ("facts", "pull facts", "neighbours facts") if name in self.groups
+        }
         return [k in start.values() for k in range(len(self.groups))]
 
     def columns(self, z: Tensor, t: Tensor, facts: Tensor, context: Tensor) -> StructuredColumns:

@@ -113,7 +113,13 @@ class RidgesFit:
 
 
 def best_ridges(
-    base: Tensor, columns: Columns, target: Tensor, start: Tensor, group: Tensor, ridges: Sequence[float], sweeps: int = 2
+    base: Tensor,
+    columns: Columns,
+    target: Tensor,
+    start: Tensor,
+    group: Tensor,
+    ridges: Sequence[float],
+    sweeps: int = 2,
 ) -> RidgesFit:
     """A ridge for each group of coefficients, by coordinate search from strong to weak on leave-one-out NLL.
 

@@ -40,7 +40,9 @@ def pooled(log_probs: Tensor, pred: Tensor) -> Tensor:
     own = log_probs.gather(1, pred[:, None])
     others, order = log_probs.scatter(1, pred[:, None], -torch.inf).sort(1, descending=True)  # (n, C) the last is -inf
     count = torch.arange(1, log_probs.shape[1] + 1, device=log_probs.device, dtype=log_probs.dtype)
-    total = torch.cat([own, others[:, :-1]], 1).logcumsumexp(1)  # (n, C) of the predicted class and the k largest others
+    total = torch.cat([own, others[:, :-1]], 1).logcumsumexp(
+        1
+    )  # (n, C) of the predicted class and the k largest others
     mean = total - count.log()
     enough = (mean >= others).to(torch.int8).argmax(1, keepdim=True)  # the fewest that must share
     level = mean.gather(1, enough)

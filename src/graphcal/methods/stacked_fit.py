@@ -47,7 +47,11 @@ MEMBERS: dict[str, tuple[str, ...]] = {
 }
 STACKED = ("ts", "facts", "bias", "neighbours", "matrix", "all")
 STACKED_TO_KEEP = ("ts", "facts", "bias", "neighbours")  # predictions
-CHAIN = {"scar": "SCAR with a temperature", "ts": "temperature scaling", "none": "left as it was"}  # when the stack fails
+CHAIN = {
+    "scar": "SCAR with a temperature",
+    "ts": "temperature scaling",
+    "none": "left as it was",
+}  # when the stack fails
 BLOCKS = {  # what can be left out
     "pull": ("pull", "pull facts"),
     "facts": ("facts", "pull facts", "neighbours facts"),
