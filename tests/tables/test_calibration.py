@@ -84,7 +84,10 @@ def made(tmp_path, name):
     return path, options + (["--from", engine] if engine in ("graphstorm", "gigl", "neo4j", "kumo") else [])
 
 
-FORMS = ["graphstorm", "graphstorm-csv", "graphstorm-raw", "gigl", "neo4j", "kumo", "named.csv", "top.parquet", "arrays.npz", "binary.parquet"]  # fmt: skip
+FORMS = [
+    "graphstorm", "graphstorm-csv", "graphstorm-raw", "gigl", "neo4j", "kumo", "named.csv", "top.parquet", "arrays.npz",
+    "binary.parquet",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FORMS)
