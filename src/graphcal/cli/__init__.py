@@ -8,6 +8,7 @@ import typer
 
 from graphcal import __version__
 from graphcal.cli.bench import bench
+from graphcal.cli.calibrate import calibrate
 from graphcal.cli.check import check
 from graphcal.cli.datasets import datasets
 from graphcal.cli.decide import decide
@@ -15,6 +16,7 @@ from graphcal.cli.explain import explain
 from graphcal.cli.methods import methods
 from graphcal.cli.report import report
 from graphcal.cli.run import run
+from graphcal.cli.score import score
 from graphcal.cli.shift import shift
 from graphcal.cli.tune import tune
 
@@ -27,6 +29,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run)
+app.command()(calibrate)
+app.command()(score)
 app.command()(bench)
 app.command()(datasets)
 app.command()(methods)

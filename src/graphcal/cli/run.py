@@ -39,7 +39,10 @@ def run(
         help="Your tables' column names, where they differ: id=paper,label=topic,source=from,target=to,features=a+b.",
     ),
     delimiter: str = typer.Option(",", help="What separates the columns of your CSV files."),
-    out: Path = typer.Option(Path("graphcal-report"), help="Folder for report.html and results.json."),
+    out: Path = typer.Option(
+        Path("graphcal-report"),
+        help="Folder for report.html, results.json, calibrated.parquet and calibrator.safetensors.",
+    ),
     json: bool = typer.Option(False, "--json", help="Print the results as JSON instead of the table."),
 ) -> None:
     """Show how honest a model's confidence is on a graph, and how much calibration repairs.
@@ -77,7 +80,7 @@ def run(
     if json:
         typer.echo(json_format.dumps(record))
     else:
-        _show(results, page)
+        show_results(results, page)
 
 
 class ProgressBar:
@@ -103,7 +106,8 @@ class ProgressBar:
         self.bar.update(self.task, description=stage, completed=done, total=total)
 
 
-def _show(results: Results, page: Path) -> None:
+def show_results(results: Results, page: Path) -> None:
+    """The table, the verdict and where the files are."""
     from rich.console import Console
     from rich.table import Table
 
@@ -143,6 +147,9 @@ def _show(results: Results, page: Path) -> None:
         f"its 95 % interval. Floor: the ECE a perfectly calibrated model would show on {nodes['test']:,} nodes.[/]"
     )
     console.print(f"Report: {page}   Numbers: {page.parent / 'results.json'}")
+    console.print(
+        f"Calibrated predictions: {page.parent / 'calibrated.parquet'}   Calibrator: {page.parent / 'calibrator.safetensors'}"
+    )
 
 
 def _text(method: dict[str, Any], key: str, digits: int | None = None, sd: bool = True) -> str:
