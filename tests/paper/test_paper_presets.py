@@ -96,7 +96,9 @@ def test_the_codes_settings_differ_where_code_and_paper_do() -> None:
 
 
 def test_a_preset_of_your_own_may_extend_one_of_the_paper(tmp_path) -> None:
-    (tmp_path / "mine.toml").write_text('extends = "fair-backbones"\ntitle = "Mine"\nmethods = ["uncal"]\npublished = []\n')
+    (tmp_path / "mine.toml").write_text(
+        'extends = "fair-backbones"\ntitle = "Mine"\nmethods = ["uncal"]\npublished = []\n'
+    )
     mine = read_preset(str(tmp_path / "mine.toml"))
     assert (mine.name, mine.title, mine.runs) == ("mine", "Mine", read_preset("fair-backbones").runs)
     assert [slot.cell.calibrator for slot in expand(mine, 1)] == ["none", "none"]

@@ -18,7 +18,13 @@ from graphcal.files import read_toml
 
 PAPER = Path(graphcal.paper.__file__).parent
 NUMBERS = read_toml(PAPER / "published.toml")
-NEW = {"cagcn-noisy", "scar-own-code", "scar-text", "scar-fit", "graph-scar-no-pull"}  # columns that 0.1's tables lacked
+NEW = {
+    "cagcn-noisy",
+    "scar-own-code",
+    "scar-text",
+    "scar-fit",
+    "graph-scar-no-pull",
+}  # columns that 0.1's tables lacked
 OF_0_1 = json.loads(Path(__file__).with_name("printed_0_1.json").read_text(encoding="utf-8"))
 
 
