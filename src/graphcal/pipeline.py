@@ -1,7 +1,7 @@
-"""The main job: a graph -> train -> study -> explanations -> verdict, with everything a reader needs to believe the table.
+"""The main job: a graph -> train -> study -> explanations -> decisions -> verdict, with all a reader needs to believe the table.
 
 `run` gives one `Results`: what `graphcal.study` measured of the uncalibrated model and of each calibrator over several seeds,
-why the nodes that changed most have their confidence, and the verdict in words.
+why the nodes that changed most have their confidence, which test nodes could be decided alone, and the verdict in words.
 """
 
 from __future__ import annotations
@@ -9,19 +9,22 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch_geometric.data import Data
 
 import graphcal
 from graphcal.datasets import load
+from graphcal.decisions.rehearsal import rehearsal_sentence, rehearse
 from graphcal.explanation import explain_many
-from graphcal.files import write_atomically
+from graphcal.files import atomic_file, write_atomically
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics import METRICS
 from graphcal.reports import build, verdict
+from graphcal.reports.node_map import node_map
 from graphcal.study import StageProgress, Study
 from graphcal.training import Training, published, train
 from graphcal.versions import installed_versions
@@ -34,6 +37,9 @@ class Results:
     """What `run` found, as one JSON-able record (``results.json`` holds exactly this)."""
 
     record: dict[str, Any]
+    predictions: Any = field(
+        default=None, repr=False, compare=False
+    )  # Arrow table of the calibrator named last, first seed
 
     def value(self, method: str, metric: str) -> float:
         """Mean over seeds, as a fraction."""
@@ -44,8 +50,19 @@ class Results:
         """The result in words; the terminal and the page show the same."""
         return str(self.record["verdict"])
 
+    @property
+    def decision(self) -> str | None:
+        """What could be decided automatically, in words; None where the test nodes are too few."""
+        found = self.record.get("decision")
+        return None if found is None else str(found["sentence"])
+
     def save(self, folder: str | Path) -> Path:
-        """Write ``results.json`` and ``report.html``; gives the path of the page."""
+        """Write ``results.json``, ``predictions.parquet`` and ``report.html``; gives the path of the page."""
+        if self.predictions is not None:
+            import pyarrow.parquet
+
+            with atomic_file(Path(folder) / "predictions.parquet") as file:
+                pyarrow.parquet.write_table(self.predictions, file)
         write_atomically(Path(folder) / "results.json", json.dumps(self.record, indent=1) + "\n")
         return write_atomically(Path(folder) / "report.html", build(self.record))
 
@@ -95,6 +112,7 @@ def run(
     study = Study.of([run.outputs for run in runs], recipes, on=data.val_mask, progress=progress)
     methods = study.to_dict(study.measure(data.test_mask, bins))
     explain_changes(study, methods)
+    last = list(recipes)[-1]
     record = {
         "graphcal": graphcal.__version__,
         "dataset": data.get("name", "your graph"),
@@ -110,8 +128,44 @@ def run(
         "train_seconds": train_seconds,
         "versions": installed_versions(),
         "methods": methods,
+        "decision": rehearse_all(study, methods, last),
+        "map": map_of(study, last),
     }
-    return Results({**record, "verdict": verdict(record)})
+    return Results({**record, "verdict": verdict(record)}, prediction_table(study, last))
+
+
+def rehearse_all(study: Study, methods: dict[str, Any], last: str) -> dict[str, Any] | None:
+    """Add to each method what could be decided by it (first seed); the sentence of the calibrator named last.
+
+    That choice is made before any test label is read, so that certification labels have one job.
+    """
+    for name, method in methods.items():
+        method["decision"] = rehearse(study.log_probs(name)[0], study.graph.y, study.graph.test_mask)
+    own = methods[last]["decision"]
+    return None if own is None else {"method": last, "sentence": rehearsal_sentence(methods[last]["title"], own)}
+
+
+def map_of(study: Study, last: str) -> dict[str, Any]:
+    """The probability map before and after the calibrator named last, first seed."""
+    found = node_map(study.log_probs("none")[0], study.log_probs(last)[0], study.graph)
+    return {"before": "none", "after": last, **found}
+
+
+def prediction_table(study: Study, name: str) -> Any:
+    """id, label, split and prob_0.. of every node, first seed: what `graphcal check` and `graphcal decide` read."""
+    import pyarrow as pa
+
+    graph, probs = study.graph, study.log_probs(name)[0].exp()
+    split = np.full(len(probs), None, dtype=object)
+    for part in ("train", "val", "test"):
+        split[graph[f"{part}_mask"].numpy()] = part
+    y = graph.y.numpy()
+    columns = {
+        "id": pa.array(np.arange(len(probs))),
+        "label": pa.array(y, mask=y < 0),
+        "split": pa.array(split.tolist(), pa.string()),
+    }
+    return pa.table(columns | {f"prob_{c}": pa.array(probs[:, c].numpy()) for c in range(probs.shape[1])})
 
 
 def explain_changes(study: Study, methods: dict[str, Any]) -> None:

@@ -55,7 +55,7 @@ def decide(
 ) -> None:
     """Which nodes can be decided automatically, and which need a person?
 
-    Rows with a label certify the promise: they must not have trained, stopped or calibrated the model. All other rows are decided.
+    Rows with a label certify the promise: they must not have trained, stopped or calibrated the model. All others are decided.
     Exit code 0: some nodes can be decided. 1: none, and more labels would not help. 2: bad input. 3: none with so few labels.
 
         graphcal decide predictions.parquet --max-error 0.05 --random-draw
@@ -104,8 +104,8 @@ def _show(outcome: Outcome, notes: list[str], out: Path) -> None:
         facts = outcome.sets.to_dict()
         low, high = (f"{100 * end:.1f}" for end in facts["band"])
         console.print(
-            f"Prediction sets cover {100 * facts['coverage']:g} % on average over draws ({low} to {high} % for these labels, 90 % "
-            f"band); they hold {facts['mean_size']:.2f} classes on average, {100 * facts['single']:.0f} % hold one."
+            f"Prediction sets cover {100 * facts['coverage']:g} % on average over draws ({low} to {high} % for these labels, "
+            f"90 % band); they hold {facts['mean_size']:.2f} classes on average, {100 * facts['single']:.0f} % hold one."
         )
     console.print(_table(outcome.curve))
     for note in notes:

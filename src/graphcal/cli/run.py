@@ -142,7 +142,9 @@ def _show(results: Results, page: Path) -> None:
         "[dim]Mean ± sd over seeds. ECE: mean gap between confidence and accuracy; 95 %: interval of the error behind its noise. "
         f"Floor: the ECE a perfectly calibrated model would show on {nodes['test']:,} nodes. Excess: what is left to repair.[/]"
     )
-    console.print(f"Report: {page}   Numbers: {page.parent / 'results.json'}")
+    if results.decision is not None:
+        console.print(f"[bold]{results.decision}[/]", highlight=False)
+    console.print(f"Report: {page}   Numbers: {page.parent / 'results.json'}   Decide: graphcal decide {page.parent}")
 
 
 def _text(method: dict[str, Any], key: str, digits: int | None = None, sd: bool = True) -> str:
