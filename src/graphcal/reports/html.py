@@ -20,7 +20,17 @@ from graphcal.metrics.sample_size import LabelLimit
 from graphcal.reports import wording
 from graphcal.reports.decision_section import decisions_of
 
-TABLE_METRICS = ("accuracy", "ece", "ece_floor", "ece_excess", "nll", "brier", "fit_seconds")
+TABLE_METRICS = (
+    "accuracy",
+    "ece",
+    "ece_floor",
+    "true_error",
+    "nll",
+    "brier",
+    "coverage_at_5",
+    "worst_slice",
+    "fit_seconds",
+)
 SCRIPTS = ("page.js", "decisions.js", "map.js")
 DRAWN = ("binnings", "histogram", "slices")  # what the script needs of a method as it is
 
