@@ -98,6 +98,12 @@ def _show(outcome: Outcome, notes: list[str], out: Path) -> None:
 
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{outcome.decision.sentence}[/]")
+    if outcome.members is not None:
+        m = outcome.members
+        console.print(
+            f"By their probabilities about {m.value:,.0f} of the {outcome.decision.nodes:,} nodes are of "
+            f"{outcome.decision.positive}; the labels alone say {m.low:,.0f} to {m.high:,.0f}."
+        )
     if outcome.looks is not None:
         console.print(outcome.looks.sentence)
     if outcome.sets is not None:

@@ -151,8 +151,7 @@ def approved_of(
     held: Tensor | None,
     chosen: Approve,
 ) -> Decision:
-    """``used`` nodes trained, stopped or fitted. Where a calibration keeps a prediction it does not believe (``held``), no node is
-    approved by it."""
+    """``used`` nodes trained, stopped or fitted. A node whose prediction is kept but not believed (``held``) is not approved."""
     says = getattr(calibration, "held", None)
     if callable(says) and getattr(calibration, "predictions", "keep") == "keep":
         held = says(out) if held is None else held | says(out)
