@@ -1,6 +1,6 @@
 """The main jobs, with everything a reader needs to believe the table:
 
-    run                a graph -> train -> study -> explanations -> verdict
+    run                a graph -> train -> study -> explanations -> decisions -> verdict
     calibrate_files    predictions, labels, edges -> study -> verdict
 
 Both give one `Results`: what `graphcal.study` measured of the uncalibrated model and of each calibrator, why the nodes that
@@ -22,12 +22,14 @@ from torch_geometric.data import Data
 import graphcal
 from graphcal.core import Calibration
 from graphcal.datasets import load
+from graphcal.decisions.rehearsal import rehearsal_sentence, rehearse
 from graphcal.explanation import explain_many
 from graphcal.files import write_atomically
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics import METRICS
 from graphcal.persist import save
 from graphcal.reports import build, verdict
+from graphcal.reports.node_map import node_map
 from graphcal.study import StageProgress, Study
 from graphcal.tables.calibration import (
     fit,
@@ -65,6 +67,12 @@ class Results:
     def verdict(self) -> str:
         """The result in words; the terminal and the page show the same."""
         return str(self.record["verdict"])
+
+    @property
+    def decision(self) -> str | None:
+        """What could be decided automatically, in words; None where the test nodes are too few."""
+        found = self.record.get("decision")
+        return None if found is None else str(found["sentence"])
 
     def save(self, folder: str | Path) -> Path:
         """Write results.json, report.html, calibrator.safetensors and calibrated.parquet; gives the path of the page."""
@@ -148,7 +156,7 @@ def results_of(
     write_calibrated: Callable[[Path], Path],
 ) -> Results:
     """The study measured on the test nodes and put into words; ``about`` says where its predictions come from."""
-    graph = study.graph
+    graph, last = study.graph, list(study.recipes)[-1]
     methods = study.to_dict(study.measure(graph.test_mask, bins))
     explain_changes(study, methods)
     record = {
@@ -158,6 +166,8 @@ def results_of(
         "bins": bins,
         "versions": installed_versions(),
         "methods": methods,
+        "decision": rehearse_all(study, methods, last),
+        "map": map_of(study, last),
     }
     return Results({**record, "verdict": verdict(record)}, calibration, write_calibrated)
 
@@ -200,6 +210,23 @@ def calibrate_files(
         "notes": notes,
     }
     return results_of(study, about, bins, last.calibration, partial(write_calibrated, table, last.log_probs))
+
+
+def rehearse_all(study: Study, methods: dict[str, Any], last: str) -> dict[str, Any] | None:
+    """Add to each method what could be decided by it (first seed); the sentence of the calibrator named last.
+
+    That choice is made before any test label is read, so that certification labels have one job.
+    """
+    for name, method in methods.items():
+        method["decision"] = rehearse(study.log_probs(name)[0], study.graph.y, study.graph.test_mask)
+    own = methods[last]["decision"]
+    return None if own is None else {"method": last, "sentence": rehearsal_sentence(methods[last]["title"], own)}
+
+
+def map_of(study: Study, last: str) -> dict[str, Any]:
+    """The probability map before and after the calibrator named last, first seed."""
+    found = node_map(study.log_probs("none")[0], study.log_probs(last)[0], study.graph)
+    return {"before": "none", "after": last, **found}
 
 
 def explain_changes(study: Study, methods: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from graphcal.cli.run import run
 from graphcal.cli.score import score
 from graphcal.cli.shift import shift
 from graphcal.cli.tune import tune
+from graphcal.cli.watch import watch
 
 app = typer.Typer(
     name="graphcal",
@@ -36,6 +37,7 @@ app.command()(datasets)
 app.command()(methods)
 app.command()(check)
 app.command()(decide)
+app.command()(watch)
 app.command()(report)
 app.command()(explain)
 app.command()(tune)

@@ -146,7 +146,9 @@ def show_results(results: Results, page: Path) -> None:
         "[dim]Mean ± sd over seeds. ECE: mean gap between confidence and accuracy; true error: the error behind its noise, with "
         f"its 95 % interval. Floor: the ECE a perfectly calibrated model would show on {nodes['test']:,} nodes.[/]"
     )
-    console.print(f"Report: {page}   Numbers: {page.parent / 'results.json'}")
+    if results.decision is not None:
+        console.print(f"[bold]{results.decision}[/]", highlight=False)
+    console.print(f"Report: {page}   Numbers: {page.parent / 'results.json'}   Decide: graphcal decide {page.parent}")
     console.print(
         f"Calibrated predictions: {page.parent / 'calibrated.parquet'}   Calibrator: {page.parent / 'calibrator.safetensors'}"
     )
