@@ -13,7 +13,28 @@ WORDS = (
     "", " ", "0", "-1", "nan", "inf", "1e400", "[/weight]", "[red]", "<script>", "\\input{x}", "a" * 3000, "é", "\u202e", "\x00",
     "forward", "__class__", "settings", "../../x", "none", "all", "train", "true", "9" * 50, "Ⅷ", "💥", ",", '"', "\n",
 )  # fmt: skip
-DTYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16", "b1", "U3", "S2", "M8[s]", "m8[s]", ">i4", "V4")
+DTYPES = (
+    "i1",
+    "u1",
+    "i2",
+    "u2",
+    "i4",
+    "u4",
+    "i8",
+    "u8",
+    "f2",
+    "f4",
+    "f8",
+    "c8",
+    "c16",
+    "b1",
+    "U3",
+    "S2",
+    "M8[s]",
+    "m8[s]",
+    ">i4",
+    "V4",
+)
 
 
 def broken_bytes(content: bytes, rng: random.Random) -> bytes:
@@ -33,7 +54,9 @@ def broken_bytes(content: bytes, rng: random.Random) -> bytes:
             data[at:at] = data[at : at + rng.choice((1, 8, 128))]
         elif kind == 5:
             size = rng.choice((2, 4, 8))
-            data[at : at + size] = (rng.choice(NUMBERS) % (1 << (8 * size))).to_bytes(size, rng.choice(("little", "big")))
+            data[at : at + size] = (rng.choice(NUMBERS) % (1 << (8 * size))).to_bytes(
+                size, rng.choice(("little", "big"))
+            )
         else:
             other = rng.randrange(len(data) + 1)
             data[at : at + 16] = data[other : other + 16]
@@ -74,7 +97,9 @@ def broken_array(values: np.ndarray, rng: random.Random) -> np.ndarray:
         flat = values.reshape(-1)
         at = rng.randrange(flat.size)
         try:
-            flat[at] = rng.choice(FLOATS) if flat.dtype.kind == "f" else rng.choice((*NUMBERS, flat.size, flat.size + 1))
+            flat[at] = (
+                rng.choice(FLOATS) if flat.dtype.kind == "f" else rng.choice((*NUMBERS, flat.size, flat.size + 1))
+            )
         except (OverflowError, ValueError, TypeError):
             wide = values.astype(rng.choice(("i8", "f8")))
             wide.reshape(-1)[at] = rng.choice((2**31, 2**40, -1, 2**62))
@@ -86,7 +111,7 @@ def broken_array(values: np.ndarray, rng: random.Random) -> np.ndarray:
         if kind == 5:
             return values.reshape(rng.choice(((-1,), (1, -1), (-1, 1), (1, 1, -1), (2, -1))))
     except (ValueError, TypeError):
-        return values[:0]
+        return values.reshape(-1)[:0]
     if kind == 6:
         return values[: rng.randrange(len(values) + 1)] if values.ndim else values
     if kind == 7 and values.ndim:
@@ -124,7 +149,10 @@ def any_value(rng: random.Random, depth: int = 0) -> Any:
         list, dict,
     ]  # fmt: skip
     if depth < 2:
-        kinds += [lambda: [any_value(rng, depth + 1) for _ in range(rng.randrange(4))], lambda: {any_word(rng): any_value(rng, 2)}]
+        kinds += [
+            lambda: [any_value(rng, depth + 1) for _ in range(rng.randrange(4))],
+            lambda: {any_word(rng): any_value(rng, 2)},
+        ]
     return rng.choice(kinds)()
 
 
@@ -162,4 +190,8 @@ def toml_of(value: Any, prefix: str = "") -> str:
             return "[" + ", ".join(inline(v) for v in one if v is not None) + "]"
         return json.dumps(str(one)).replace("\\u007f", "")
 
-    return "\n".join(f"{key(k)} = {inline(v)}" for k, v in value.items() if v is not None) + "\n" if isinstance(value, dict) else inline(value)
+    return (
+        "\n".join(f"{key(k)} = {inline(v)}" for k, v in value.items() if v is not None) + "\n"
+        if isinstance(value, dict)
+        else inline(value)
+    )

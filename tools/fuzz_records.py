@@ -38,9 +38,19 @@ def read_preset(folder: Path) -> Any:
 
 @cache
 def results() -> Any:
-    scores = {key: {"mean": 0.1, "sd": 0.01, "runs": [0.1, 0.1]} for key in ("accuracy", "ece", "ece_floor", "ece_excess", "nll", "brier")}
+    scores = {
+        key: {"mean": 0.1, "sd": 0.01, "runs": [0.1, 0.1]}
+        for key in ("accuracy", "ece", "ece_floor", "ece_excess", "nll", "brier")
+    }
     bins = [{"low": 0.0, "high": 1.0, "count": 5, "confidence": 0.5, "accuracy": 0.4}]
-    method = {**scores, "ece_interval": [0.0, 0.2], "binnings": {"equal-width": bins}, "bins": "equal-width", "histogram": [1, 2], "note": "n"}
+    method = {
+        **scores,
+        "ece_interval": [0.0, 0.2],
+        "binnings": {"equal-width": bins},
+        "bins": "equal-width",
+        "histogram": [1, 2],
+        "note": "n",
+    }
     pair = {"ece": {"difference": -0.1, "low": -0.2, "high": 0.0, "p": 0.01}}
     return {
         "graphcal": "0.1.0", "dataset": "d", "backbone": "gcn", "protocol": "p", "seeds": [0, 1], "nodes": {"train": 1, "val": 2, "test": 3},
@@ -68,7 +78,10 @@ def safetensors(path: Path, header: Any, tensors: dict[str, np.ndarray], rng: ra
         name = rng.choice(list(tensors))
         changed = inputs.broken_array(tensors[name], rng)
         tensors = {**tensors, name: changed if changed.dtype.kind in "fiub" else tensors[name]}
-    content = save({k: np.ascontiguousarray(v) for k, v in tensors.items()}, {k: v if isinstance(v, str) else json.dumps(v) for k, v in header.items()})
+    content = save(
+        {k: np.ascontiguousarray(v) for k, v in tensors.items()},
+        {k: v if isinstance(v, str) else json.dumps(v) for k, v in header.items()},
+    )
     if rng.random() < 0.1:  # the file's own table of contents
         size = struct.unpack("<Q", content[:8])[0]
         own = json.dumps(inputs.broken_tree(json.loads(content[8 : 8 + size]), rng)).encode()
@@ -145,7 +158,9 @@ def predictions(folder: Path, rng: random.Random) -> None:
     if rng.random() < 0.4:
         write_npz(folder / "p.npz", {"label": k % 3, "probs": probs}, rng)
         return
-    text = "label,prob_0,prob_1,prob_2\n" + "".join(f"{i % 3},{','.join(map(str, row))}\n" for i, row in enumerate(probs))
+    text = "label,prob_0,prob_1,prob_2\n" + "".join(
+        f"{i % 3},{','.join(map(str, row))}\n" for i, row in enumerate(probs)
+    )
     content = inputs.broken_text(text, rng).encode("utf-8", "replace")
     (folder / "p.csv").write_bytes(inputs.broken_bytes(content, rng) if rng.random() < 0.3 else content)
 
@@ -160,20 +175,29 @@ def read_predictions(folder: Path) -> Any:
 def cell() -> Any:
     from graphcal.bench.spec import Cell, TrainingGroup
 
-    group = TrainingGroup("citeseer", "public", 20, None, "gcn", {"layers": 2}, {"lr": 0.01, "epochs": 5}, ((0, 0), (0, 1)))
+    group = TrainingGroup(
+        "citeseer", "public", 20, None, "gcn", {"layers": 2}, {"lr": 0.01, "epochs": 5}, ((0, 0), (0, 1))
+    )
     return Cell((group,), (0, 1), "ts", {}, "none", 20)
 
 
 def record(folder: Path, rng: random.Random) -> None:
-    scores = {name: 0.1 for name in ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "nll", "brier", "signed_gap")}
+    scores = dict.fromkeys(("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "nll", "brier", "signed_gap"), 0.1)
     sound = {
         "spec": cell().to_dict(), "versions": {"torch": "2"}, "seconds": {"train": 1.0, "fit": 0.1, "apply": 0.1, "search": 0.0, "trained": {}},
         "result": {"test": scores, "unlabelled": scores, "validation": scores, "bins": {}, "nodes": {}, "changed": 0, "fitted": "", "chosen": None},
     }  # fmt: skip
     content = json.dumps(inputs.broken_tree(sound, rng) if rng.random() < 0.8 else sound).encode()
     (folder / "records").mkdir()
-    (folder / "records" / f"{cell().key}.json").write_bytes(inputs.broken_bytes(content, rng) if rng.random() < 0.3 else content)
-    safetensors(folder / "records" / f"{cell().key}.safetensors", {}, {"log_probs": np.zeros((5, 3), "f4"), "y": np.zeros(5, "i8")}, rng)
+    (folder / "records" / f"{cell().key}.json").write_bytes(
+        inputs.broken_bytes(content, rng) if rng.random() < 0.3 else content
+    )
+    safetensors(
+        folder / "records" / f"{cell().key}.safetensors",
+        {},
+        {"log_probs": np.zeros((5, 3), "f4"), "y": np.zeros(5, "i8")},
+        rng,
+    )
 
 
 def read_record(folder: Path) -> Any:

@@ -1,7 +1,7 @@
 """What is fuzzed: for each target how a broken input is written into a folder, and what reads it.
 
-    write(folder, rng)    a broken input, made from a sound one
-    read(folder)          the reader under test: ends in a value, or in one of our errors
+write(folder, rng)    a broken input, made from a sound one
+read(folder)          the reader under test: ends in a value, or in one of our errors
 """
 
 from __future__ import annotations
@@ -98,7 +98,11 @@ def heterophilous(folder: Path, rng: random.Random) -> None:
 def arxiv(folder: Path, rng: random.Random) -> None:
     import gzip
 
-    members = {"edge": "0,1\n1,2\n3,1\n", "node-feat": "0.5,-1\n0.25,2\n0,0\n1e-3,4\n-1,0.125\n", "node_year": "2013\n2020\n2015\n2017\n2018\n"}
+    members = {
+        "edge": "0,1\n1,2\n3,1\n",
+        "node-feat": "0.5,-1\n0.25,2\n0,0\n1e-3,4\n-1,0.125\n",
+        "node_year": "2013\n2020\n2015\n2017\n2018\n",
+    }
     if rng.random() < 0.6:
         name = rng.choice(list(members))
         members[name] = inputs.broken_text(members[name], rng)
@@ -128,7 +132,10 @@ EDGE_TABLE = "source,target\n" + "".join(f"n{k},n{k * 5 % 18}\n" for k in range(
 
 def csv(folder: Path, rng: random.Random) -> None:
     words = rng.random() < 0.4
-    texts = {"nodes.csv": WORD_TABLE if words else NODE_TABLE, "edges.csv": EDGE_TABLE.replace("n", "") if words else EDGE_TABLE}
+    texts = {
+        "nodes.csv": WORD_TABLE if words else NODE_TABLE,
+        "edges.csv": EDGE_TABLE.replace("n", "") if words else EDGE_TABLE,
+    }
     broken = rng.choice(("nodes.csv", "nodes.csv", "edges.csv"))
     for name, text in texts.items():
         changed = inputs.broken_text(text, rng) if name == broken and rng.random() < 0.8 else text
@@ -142,9 +149,19 @@ def parquet(folder: Path, rng: random.Random) -> None:
     import pyarrow.parquet as pq
 
     k = np.arange(18)
-    nodes: dict[str, Any] = {"id": k, "label": k // 3 % 2, "age": k / 3, "split": np.array(["train", "val", "test"])[k % 3]}
+    nodes: dict[str, Any] = {
+        "id": k,
+        "label": k // 3 % 2,
+        "age": k / 3,
+        "split": np.array(["train", "val", "test"])[k % 3],
+    }
     if rng.random() < 0.5:
-        nodes = {"id": k.astype(str), "label": k % 2, "features": [[int(i), int(i) % 5] for i in k], "values": [[0.5, 1.0]] * 18}
+        nodes = {
+            "id": k.astype(str),
+            "label": k % 2,
+            "features": [[int(i), int(i) % 5] for i in k],
+            "values": [[0.5, 1.0]] * 18,
+        }
     edges: dict[str, Any] = {"source": nodes["id"], "target": nodes["id"][k * 5 % 18]}
     tables = {"nodes": nodes, "edges": edges}
     broken = rng.choice(("nodes", "nodes", "edges"))
@@ -205,7 +222,9 @@ def _broken_tensor(value: Any, rng: random.Random) -> Any:
         sparse = value.float().to_sparse_csr()
         columns = sparse.col_indices().clone()
         columns[rng.randrange(len(columns))] = rng.choice((2**20, -1, 4, 2**31))
-        return torch.sparse_csr_tensor(sparse.crow_indices(), columns, sparse.values(), sparse.shape, check_invariants=False)
+        return torch.sparse_csr_tensor(
+            sparse.crow_indices(), columns, sparse.values(), sparse.shape, check_invariants=False
+        )
     if kind == 4:
         return value.to(rng.choice((torch.half, torch.bfloat16, torch.complex64, torch.int8, torch.bool, torch.double)))
     if kind == 5:
@@ -225,18 +244,31 @@ def planetoid_parts() -> dict[str, Any]:
     graph = collections.defaultdict(list, {k: [(k * 3) % 12, (k + 1) % 12] for k in range(12)})
     one_hot = np.eye(3, dtype="i4")[np.arange(8) % 3]
     allx = sp.random(8, 5, 0.4, "csr", dtype=np.float32, random_state=0)
-    return {"allx": allx, "ally": one_hot, "graph": graph, "tx": allx[:4], "ty": one_hot[:4], "x": allx[:3], "y": one_hot[:3]}
+    return {
+        "allx": allx,
+        "ally": one_hot,
+        "graph": graph,
+        "tx": allx[:4],
+        "ty": one_hot[:4],
+        "x": allx[:3],
+        "y": one_hot[:3],
+    }
 
 
 def planetoid(folder: Path, rng: random.Random) -> None:
-    parts, index = {key: pickle.dumps(value, protocol=rng.choice((3, 4))) for key, value in planetoid_parts().items()}, "8\n10\n9\n11\n"
+    parts, index = (
+        {key: pickle.dumps(value, protocol=rng.choice((3, 4))) for key, value in planetoid_parts().items()},
+        "8\n10\n9\n11\n",
+    )
     for _ in range(rng.choice((1, 1, 2))):
         name = rng.choice((*parts, "test.index"))
         if name == "test.index":
             index = inputs.broken_text(index, rng)
         else:
             parts[name] = inputs.broken_bytes(parts[name], rng)
-    (folder / "parts.json").write_text(json.dumps({"test.index": index, **{k: v.decode("latin1") for k, v in parts.items()}}))
+    (folder / "parts.json").write_text(
+        json.dumps({"test.index": index, **{k: v.decode("latin1") for k, v in parts.items()}})
+    )
 
 
 def read_planetoid(folder: Path) -> Any:

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,12 @@ class Results:
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{METRICS[key].heading}</th>" for key in SHOWN)
         rows = "".join(
-            f"<tr><td>{name}</td>"
+            f"<tr><td>{escape(name)}</td>"
             + "".join(f"<td>{METRICS[key].text(self.value(name, key))}</td>" for key in SHOWN)
             + "</tr>"
             for name in self.record["methods"]
         )
-        return f"<p>{self.verdict}</p><table><tr><th>method</th>{head}</tr>{rows}</table>"
+        return f"<p>{escape(self.verdict)}</p><table><tr><th>method</th>{head}</tr>{rows}</table>"
 
 
 def run(

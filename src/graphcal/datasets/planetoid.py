@@ -124,7 +124,9 @@ def _put_together(part: Callable[[str], bytes]) -> GraphArrays:
     train = len(unpickle(part("y")))
     first, nodes = int(listed.min()), int(listed.max()) + 1
     if first < 0 or nodes > 2 * (allx.shape[0] + len(listed)) or len(np.unique(listed)) != len(listed):
-        raise ValueError(f"test.index names nodes {first}..{nodes - 1}, but there are {allx.shape[0]} + {len(listed)} rows")
+        raise ValueError(
+            f"test.index names nodes {first}..{nodes - 1}, but there are {allx.shape[0]} + {len(listed)} rows"
+        )
     if not train < first <= allx.shape[0]:
         raise ValueError(f"test.index begins at {first}, but y has {train} rows and allx {allx.shape[0]}")
 
