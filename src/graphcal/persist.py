@@ -35,9 +35,7 @@ KEYS: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def save(
-    calibration: Calibration, path: str | os.PathLike[str], reference: Mapping[str, Any] | None = None
-) -> Path:
+def save(calibration: Calibration, path: str | os.PathLike[str], reference: Mapping[str, Any] | None = None) -> Path:
     """Write ``calibration`` to ``path``. The file appears whole or not at all.
 
     ``reference`` is what its predictions looked like when it was fitted (`graphcal.metrics.reference_summary`): `graphcal watch`

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +87,12 @@ class Results:
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{METRICS[key].heading}</th>" for key in SHOWN)
         rows = "".join(
-            f"<tr><td>{name}</td>"
+            f"<tr><td>{escape(name)}</td>"
             + "".join(f"<td>{METRICS[key].text(self.value(name, key))}</td>" for key in SHOWN)
             + "</tr>"
             for name in self.record["methods"]
         )
-        return f"<p>{self.verdict}</p><table><tr><th>method</th>{head}</tr>{rows}</table>"
+        return f"<p>{escape(self.verdict)}</p><table><tr><th>method</th>{head}</tr>{rows}</table>"
 
 
 def run(

@@ -173,8 +173,12 @@ def csv_of_seconds(table: Table) -> str:
 
 def latex(table: Table) -> str:
     """The grid with booktabs; bold as in the Markdown."""
-    head = [*map(axis_title, table.axes), *(_escaped(table.preset.title_of(m)) for m in table.methods)]
-    lines = [f"% {table.preset.title}. Source: {table.preset.source}.",
+    head = [
+        *(_escaped(axis_title(axis)) for axis in table.axes),
+        *(_escaped(table.preset.title_of(m)) for m in table.methods),
+    ]
+    about = " ".join(f"{table.preset.title}. Source: {table.preset.source}.".split())
+    lines = [f"% {about}",
              rf"\begin{{tabular}}{{{'l' * len(table.axes)}{'r' * len(table.methods)}}}", r"\toprule",
              " & ".join(head) + r" \\", r"\midrule"]  # fmt: skip
     for row in table.rows:
@@ -190,5 +194,12 @@ def latex(table: Table) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
+LATEX = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    **{mark: rf"\{mark}" for mark in "_%&#${}"},
+}  # fmt: skip
+
+
 def _escaped(text: str) -> str:
-    return text.replace("_", r"\_").replace("%", r"\%").replace("&", r"\&")
+    """Text that LaTeX prints as it is: nothing in it is a command."""
+    return "".join(LATEX.get(mark, mark) for mark in " ".join(text.split()))

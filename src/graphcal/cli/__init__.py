@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -61,6 +62,9 @@ def main() -> None:
     """The console entry point: bad input is one clear line and exit code 2, never a traceback."""
     try:
         app()
+    except BrokenPipeError:  # whoever read our output has enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
     except (ValueError, OSError) as error:
         typer.secho(f"graphcal: {error}", fg="red", err=True)
         sys.exit(2)
