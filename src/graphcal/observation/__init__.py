@@ -177,7 +177,7 @@ def _warn_of_logits_only(name: str, reason: str) -> None:
     from graphcal.methods import CALIBRATORS
 
     cards = {key: CALIBRATORS[key].card for key in CALIBRATORS.own}  # type: ignore[attr-defined]
-    works = [key for key, card in cards.items() if not card.final_layer and not card.model] + ["auto"]
+    works = [key for key, card in cards.items() if not card.final_layer and not card.model]
     warnings.warn(
         f"no final layer was found in {name}: {reason}. Its logits are known, and these calibrators need no more: "
         f"{', '.join(works)}. For SCAR name the layer (final=...), or use Outputs.from_logits(logits, data, weight, bias)",
