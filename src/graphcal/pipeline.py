@@ -24,7 +24,7 @@ from graphcal.files import atomic_file, write_atomically
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics import METRICS
 from graphcal.reports import build, verdict
-from graphcal.reports.node_map import node_map
+from graphcal.reports.maps import node_map
 from graphcal.study import StageProgress, Study
 from graphcal.training import Training, published, train
 from graphcal.versions import installed_versions
