@@ -3,7 +3,7 @@
 The file holds the calibration's tensors; its metadata entry ``graphcal`` holds
 
     {"format": 2, "version": "0.1.0", "class": "Temperature", "num_classes": 7,
-     "settings": {...}, "tensors": [...], "parts": {...}}
+     "settings": {...}, "tensors": [...], "parts": {...}, "fitted_on": {...}}
 
 ``parts`` describes calibrations inside the calibration, in the same form; their tensors carry the part's name as a prefix. A
 class is looked up among the known calibrations, never imported by a name from the file.
@@ -35,9 +35,7 @@ KEYS: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def save(
-    calibration: Calibration, path: str | os.PathLike[str], reference: Mapping[str, Any] | None = None
-) -> Path:
+def save(calibration: Calibration, path: str | os.PathLike[str], reference: Mapping[str, Any] | None = None) -> Path:
     """Write ``calibration`` to ``path``. The file appears whole or not at all.
 
     ``reference`` is what its predictions looked like when it was fitted (`graphcal.metrics.reference_summary`): `graphcal watch`
@@ -128,6 +126,7 @@ def _described(calibration: Calibration) -> dict[str, Any]:
         "settings": calibration.settings,
         "tensors": [name for name, _ in calibration.named_buffers(recurse=False)],
         "parts": {name: _described(part) for name, part in _parts(calibration)},
+        "fitted_on": calibration.fitted_on,
     }
 
 
@@ -163,7 +162,10 @@ def _built(header: Any, tensors: dict[str, Tensor], path: Path) -> Calibration:
     lacking = [field for field in _state_of(known[name]) if field not in state]
     if lacking:
         raise ValueError(f"{path} is damaged: a {name} without {', '.join(lacking)}")
-    return known[name](num_classes=num_classes, **state)
+    fit = header.get("fitted_on", {})
+    if not isinstance(fit, dict):
+        raise ValueError(f"{path} has a damaged graphcal header: no valid 'fitted_on'")
+    return known[name](num_classes=num_classes, fitted_on=fit, **state)
 
 
 def _state_of(cls: type[Calibration]) -> list[str]:

@@ -67,7 +67,7 @@ def decide(
     from graphcal.tables.reading import read_table
 
     check_writable(out.parent)
-    path = predictions / "predictions.parquet" if (predictions / "predictions.parquet").is_file() else predictions
+    path = predictions / "calibrated.parquet" if (predictions / "calibrated.parquet").is_file() else predictions
     table = read_table(path, kind=kind or None, classes=classes or None, labels=labels, split=split or None)
     used = None if table.split is None else table.split.train | table.split.val
     outcome = decide_rows(

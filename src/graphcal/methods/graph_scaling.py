@@ -33,11 +33,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, training_set_of
+from graphcal.core import Calibration, Outputs, fitted_on, training_set_of
 from graphcal.engine.graph_columns import FactUnits, Layout, centred, raw_facts, read_context
 from graphcal.engine.node_order import fitting_order
 from graphcal.engine.stacking import leading, mixture, pooled
 from graphcal.graphs import structure
+from graphcal.identity import fingerprint
 from graphcal.methods.card import Card
 from graphcal.methods.scar import centroid_logits
 from graphcal.methods.stacked_fit import BLOCKS, StackedFit, fit_stack
@@ -104,7 +105,7 @@ class GraphScaling:
             out.num_classes, out.final is not None, graph, graph and self.labelled_neighbours
         )  # what is known, whatever is left out
         scale = fit_scale(z[nodes], y)[0]
-        labels = _seen_labels(out, on) if layout.labels else None
+        labels = _seen_labels(out, nodes) if layout.labels else None
         alone = int((structure(out.graph).degree[nodes] == 0).sum()) if graph else 0
         alone_is_known = alone >= min(ENOUGH_ALONE, len(nodes))
         context = read_context(out, layout, scale, labels, alone_is_known)[nodes]
@@ -115,7 +116,7 @@ class GraphScaling:
         state: dict[str, Any] = {
             **_centroids(out, layout), "scale": scale, "centre": units.centre, "spread": units.spread, "low": units.low,
             "high": units.high, "alone_is_known": alone_is_known, "graph": graph, **_labels_state(labels),
-            "predictions": self.predictions, "num_classes": out.num_classes, **training_set_of(out),
+            "predictions": self.predictions, **fitted_on(out, on), **training_set_of(out),
         }  # fmt: skip
         columns = _columns(layout, z[nodes], context, state)
         fitted = fit_stack(layout, columns, z[nodes], y, scale, self.left_out, keep=self.predictions == "keep")
@@ -136,7 +137,7 @@ class GraphScaled(Calibration):
     high: Tensor
     gram: Tensor  # (C, C), or (0, 0) where the final layer is not known
     bias: Tensor  # (C,)
-    train_nodes: Tensor
+    train_keys: Tensor  # of the training nodes
     label_nodes: Tensor  # labelled nodes that neighbours are counted among, and their labels; empty otherwise
     label_values: Tensor
     graph: bool  # the edges were known
@@ -146,7 +147,6 @@ class GraphScaled(Calibration):
     members: list[str]
     note: str
     training_set_worth: float  # by how much knowing the training set lowers leave-one-out NLL
-    graph_nodes: int
 
     @property
     def layout(self) -> Layout:
@@ -155,7 +155,7 @@ class GraphScaled(Calibration):
 
     def context(self, out: Outputs) -> Tensor:
         labels = None
-        if self.reads_labels and out.num_nodes == self.graph_nodes:  # the graph it was fitted on
+        if self.reads_labels and fingerprint(out.graph) == self.fitted_on["fingerprint"]:  # the graph it was fitted on
             labels = torch.full((out.num_nodes,), -1, device=out.logits.device)
             labels[self.label_nodes] = self.label_values
         return read_context(out, self.layout, self.scale, labels, self.alone_is_known)
@@ -183,7 +183,9 @@ class GraphScaled(Calibration):
         return mixture(torch.stack(members), self.weights[form].double())
 
     def held(self, out: Outputs) -> Tensor:
-        """The nodes whose prediction the fit does not believe: kept with ``predictions="keep"``, changed otherwise."""  # (N,)
+        """The nodes whose prediction is kept and not believed; none with ``predictions="free"``."""  # (N,) bool
+        if self.predictions == "free":
+            return torch.zeros_like(out.pred, dtype=torch.bool)
         return self.believed(out.logits, self.context(out)).argmax(-1) != out.pred
 
 
@@ -204,10 +206,10 @@ def _centroids(out: Outputs, layout: Layout) -> dict[str, Tensor]:
     return {"gram": out.final.gram.to(out.logits), "bias": out.final.bias.to(out.logits)}
 
 
-def _seen_labels(out: Outputs, on: Tensor) -> Tensor:
+def _seen_labels(out: Outputs, nodes: Tensor) -> Tensor:
     """Labels of the training nodes and of those fitted on, -1 elsewhere."""  # (N,)
-    train = out.graph.get("train_mask")
-    seen = on if train is None else on | train
+    seen = structure(out.graph).train_mask.clone()
+    seen[nodes] = True
     return torch.where(seen, out.graph.y, -1)
 
 
