@@ -94,6 +94,12 @@ def call_of(model: nn.Module, data: Graph) -> Call:
     return Call(tuple(kwargs.pop(name) for name in positional), kwargs)
 
 
+def called(model: nn.Module, data: Graph) -> Any:
+    """What the model returns for ``data``."""
+    call = call_of(model, data)
+    return model(*call.args, **call.kwargs)
+
+
 def _argument(name: str, parameter: inspect.Parameter, data: Graph, alone: bool) -> Any:
     if name in NEVER:
         return None
