@@ -1,6 +1,6 @@
 """The main jobs, with everything a reader needs to believe the table:
 
-    run                a graph -> train -> study -> explanations -> verdict
+    run                a graph -> train -> study -> explanations -> decisions -> verdict
     calibrate_files    predictions, labels, edges -> study -> verdict
 
 Both give one `Results`: what `graphcal.study` measured of the uncalibrated model and of each calibrator, why the nodes that
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,14 @@ from torch_geometric.data import Data
 import graphcal
 from graphcal.core import Calibration
 from graphcal.datasets import load
+from graphcal.decisions.rehearsal import rehearsal_sentence, rehearse
 from graphcal.explanation import explain_many
 from graphcal.files import write_atomically
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics import METRICS
 from graphcal.persist import save
 from graphcal.reports import build, verdict
+from graphcal.reports.maps import node_map
 from graphcal.study import StageProgress, Study
 from graphcal.tables.calibration import (
     fit,
@@ -45,7 +48,7 @@ from graphcal.tables.writing import write_table
 from graphcal.training import Training, published, train
 from graphcal.versions import installed_versions
 
-SHOWN = ("accuracy", "ece", "ece_floor", "ece_excess")  # in a notebook cell
+SHOWN = ("accuracy", "ece", "ece_floor", "true_error")  # in a notebook cell
 
 
 @dataclass(frozen=True)
@@ -58,12 +61,19 @@ class Results:
 
     def value(self, method: str, metric: str) -> float:
         """Mean over seeds, as a fraction."""
-        return float(self.record["methods"][method][metric]["mean"])
+        found = self.record["methods"][method][metric]
+        return float(found["mean"] if isinstance(found, dict) else found)
 
     @property
     def verdict(self) -> str:
         """The result in words; the terminal and the page show the same."""
         return str(self.record["verdict"])
+
+    @property
+    def decision(self) -> str | None:
+        """What could be decided automatically, in words; None where the test nodes are too few."""
+        found = self.record.get("decision")
+        return None if found is None else str(found["sentence"])
 
     def save(self, folder: str | Path) -> Path:
         """Write results.json, report.html, calibrator.safetensors and calibrated.parquet; gives the path of the page."""
@@ -77,12 +87,12 @@ class Results:
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{METRICS[key].heading}</th>" for key in SHOWN)
         rows = "".join(
-            f"<tr><td>{name}</td>"
+            f"<tr><td>{escape(name)}</td>"
             + "".join(f"<td>{METRICS[key].text(self.value(name, key))}</td>" for key in SHOWN)
             + "</tr>"
             for name in self.record["methods"]
         )
-        return f"<p>{self.verdict}</p><table><tr><th>method</th>{head}</tr>{rows}</table>"
+        return f"<p>{escape(self.verdict)}</p><table><tr><th>method</th>{head}</tr>{rows}</table>"
 
 
 def run(
@@ -147,7 +157,7 @@ def results_of(
     write_calibrated: Callable[[Path], Path],
 ) -> Results:
     """The study measured on the test nodes and put into words; ``about`` says where its predictions come from."""
-    graph = study.graph
+    graph, last = study.graph, list(study.recipes)[-1]
     methods = study.to_dict(study.measure(graph.test_mask, bins))
     explain_changes(study, methods)
     record = {
@@ -157,6 +167,8 @@ def results_of(
         "bins": bins,
         "versions": installed_versions(),
         "methods": methods,
+        "decision": rehearse_all(study, methods, last),
+        "map": map_of(study, last),
     }
     return Results({**record, "verdict": verdict(record)}, calibration, write_calibrated)
 
@@ -199,6 +211,23 @@ def calibrate_files(
         "notes": notes,
     }
     return results_of(study, about, bins, last.calibration, partial(write_calibrated, table, last.log_probs))
+
+
+def rehearse_all(study: Study, methods: dict[str, Any], last: str) -> dict[str, Any] | None:
+    """Add to each method what could be decided by it (first seed); the sentence of the calibrator named last.
+
+    That choice is made before any test label is read, so that certification labels have one job.
+    """
+    for name, method in methods.items():
+        method["decision"] = rehearse(study.log_probs(name)[0], study.graph.y, study.graph.test_mask)
+    own = methods[last]["decision"]
+    return None if own is None else {"method": last, "sentence": rehearsal_sentence(methods[last]["title"], own)}
+
+
+def map_of(study: Study, last: str) -> dict[str, Any]:
+    """The probability map before and after the calibrator named last, first seed."""
+    found = node_map(study.log_probs("none")[0], study.log_probs(last)[0], study.graph)
+    return {"before": "none", "after": last, **found}
 
 
 def explain_changes(study: Study, methods: dict[str, Any]) -> None:

@@ -101,7 +101,22 @@ def read_arrays(path: str | os.PathLike[str], wanted: Collection[str]) -> tuple[
             entries = sum(_entries(archive, members[name]) for name in asked)
         check_memory(path, WORKING * entries, f"its {entries:,} numbers")
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in asked}, list(members)
+            return {name: _native(file[name]) for name in asked}, list(members)
+
+
+def require_arrays(path: str | os.PathLike[str], wanted: Collection[str]) -> dict[str, np.ndarray]:
+    """These arrays of an .npz file, all of them; others it has (objects, even) are not touched."""
+    parts, names = read_arrays(path, wanted)
+    missing = [key for key in wanted if key not in parts]
+    if missing:
+        raise ValueError(f"{os.fspath(path)}: keys missing: {', '.join(missing)}; found: {', '.join(names) or 'none'}")
+    return {key: parts[key] for key in wanted}
+
+
+def _native(values: np.ndarray) -> np.ndarray:
+    """In this machine's byte order; half precision as single, which sparse matrices have."""
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    return values.astype(np.float32) if values.dtype == np.float16 else values
 
 
 def _entries(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
@@ -124,9 +139,13 @@ def check_csr(parts: Mapping[str, np.ndarray], prefix: str, where: str | os.Path
         raise ValueError(f"{os.fspath(where)}: {prefix}_shape has {len(shape)} numbers, expected rows and columns")
     rows, columns = int(shape[0]), int(shape[1])
     if columns > FEATURES:
-        raise ValueError(f"{os.fspath(where)}: {prefix}_shape announces {columns:,} columns; at most {FEATURES:,} are read")
+        raise ValueError(
+            f"{os.fspath(where)}: {prefix}_shape announces {columns:,} columns; at most {FEATURES:,} are read"
+        )
     if data.ndim != 1 or data.dtype.kind not in "fiub":
-        raise ValueError(f"{os.fspath(where)}: {prefix}_data must be a list of numbers; got {data.shape} of {data.dtype}")
+        raise ValueError(
+            f"{os.fspath(where)}: {prefix}_data must be a list of numbers; got {data.shape} of {data.dtype}"
+        )
     indices = check_ids(indices, columns, where, f"{prefix}_indices")
     pointers = check_ids(pointers, len(indices) + 1, where, f"{prefix}_indptr")
     if len(data) != len(indices) or len(pointers) != rows + 1 or pointers[0] != 0 or pointers[-1] != len(indices):
@@ -157,7 +176,9 @@ def check_ids(ids: np.ndarray, below: int, where: str | os.PathLike[str], name: 
 def check_classes(labels: np.ndarray, where: str | os.PathLike[str]) -> np.ndarray:
     """(N,) int64 class numbers; below 0 means none. There are fewer classes than nodes, because every class needs two."""
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels):
-        raise ValueError(f"{os.fspath(where)}: labels must be a list of whole numbers; got {labels.shape} of {labels.dtype}")
+        raise ValueError(
+            f"{os.fspath(where)}: labels must be a list of whole numbers; got {labels.shape} of {labels.dtype}"
+        )
     if int(labels.max()) >= len(labels):
         row = int(labels.argmax())
         raise ValueError(
@@ -213,7 +234,7 @@ def check_edge_index(edge_index: np.ndarray, nodes: int, where: str | os.PathLik
         raise ValueError(
             f"{os.fspath(where)}: edge_index, edge {wrong[0] + 1}: {edge} has an end outside 0..{nodes - 1}"
         )
-    return edge_index
+    return edge_index if edge_index.size else edge_index.astype(np.int64)
 
 
 def save_npz(path: Path, graph: GraphArrays) -> None:

@@ -18,7 +18,6 @@ import torch
 from numpy.typing import NDArray
 
 from graphcal.core import Calibration
-from graphcal.methods.auto import Chosen
 from graphcal.methods.none import Identity
 from graphcal.methods.scar import NEAR, TRAINING, CentroidPull
 from graphcal.methods.temperature import Temperature
@@ -32,8 +31,6 @@ Columns = Sequence[Array] | Array  # C columns (n,)
 
 def calibrated_block(calibration: Calibration, logits: Columns, context: Array | None = None) -> tuple[Array, Array]:
     """Probabilities (C, n) and the winning class (n,) of logits, C columns (n,); ``context`` (n, K) is of the calibration."""
-    while isinstance(calibration, Chosen):
-        calibration = calibration.calibration
     n = len(logits[0])
     probs, pred = np.empty((len(logits), n), dtype=np.float32), np.empty(n, dtype=np.int16)
     affine, scar = affine_of(calibration, len(logits)), calibration if isinstance(calibration, CentroidPull) else None
