@@ -87,7 +87,9 @@ def duckdb_softmax(source: Path, out: Path, calibrator: Path, workers: int) -> N
     rows = f"read_parquet('{source}/*.parquet')"
     if "logits" in pq.read_schema(next(source.iterdir())).names:
         exps = "list_transform(logits, z -> exp(0.7 * (z - list_max(logits)))) AS e"
-        query = f"SELECT id, list_transform(e, x -> (x / list_sum(e))::FLOAT) AS probs FROM (SELECT id, {exps} FROM {rows})"
+        query = (
+            f"SELECT id, list_transform(e, x -> (x / list_sum(e))::FLOAT) AS probs FROM (SELECT id, {exps} FROM {rows})"
+        )
         duckdb.sql(f"COPY ({query}) TO '{out}' (FORMAT parquet, PER_THREAD_OUTPUT)")
         return
     exps = ", ".join(f"exp((logit_{c} - top) * 0.7) AS e{c}" for c in range(CLASSES))
@@ -125,7 +127,9 @@ def measured(name: str, source: Path, folder: Path, calibrator: Path, workers: i
     for _ in range(repeats):
         out = folder / "out"
         command = [sys.executable, __file__, "--task", name, "--in", source, "--out", out, "--calibrator", calibrator]
-        done = subprocess.run([*map(str, command), "--workers", str(workers)], check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            [*map(str, command), "--workers", str(workers)], check=True, capture_output=True, text=True
+        )
         runs.append(json.loads(done.stdout))
         shutil.rmtree(out)
     return {key: min(run[key] for run in runs) for key in ("seconds", "cpu")} | {
@@ -169,8 +173,8 @@ def markdown(found: list[dict[str, Any]], workers: int) -> str:
         f"{os.cpu_count()} cores shared with other work; processor seconds, so that other work does not count. Limit: the same "
         "shards copied with no work. Peak memory is that of the whole process, libraries included.",
         "",
-        "| layout | rows | copy, s | score, s | score / copy | copy, defaults, s | DuckDB softmax, s | DuckDB / score | M rows/s | "
-        "peak MB |",
+        "| layout | rows | copy, s | score, s | score / copy | copy, defaults, s | DuckDB softmax, s | DuckDB / score | "
+        "M rows/s | peak MB |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for one in found:
