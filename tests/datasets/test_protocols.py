@@ -133,8 +133,19 @@ def test_linkx_shares() -> None:
     labels = np.arange(nodes) % 5
     graph = GraphArrays(np.zeros((2, 0), np.int32), sp.csr_matrix((nodes, 1), dtype=np.float32), labels)
     split = draw("linkx", graph, Request("arxiv-year", split=4))
-    assert [len(part) for part in (split.train, split.val, split.test)] == [84672, 42335, 42336]
+    assert [len(part) for part in (split.train, split.val, split.test)] == [84671, 42335, 42337]  # LINKX's own sizes
     assert "published" in split.notes[0]
+
+
+def test_linkx_published_lists_are_used_where_they_are(tmp_path: Path) -> None:
+    lists = {
+        f"split{k}_{part}": np.array([k, 10 * p]) for k in range(5) for p, part in enumerate(("train", "val", "test"))
+    }
+    np.savez(tmp_path / "linkx_arxiv-year.npz", **lists)
+    graph = GraphArrays(np.zeros((2, 0), np.int32), sp.csr_matrix((30, 1), dtype=np.float32), np.arange(30) % 5)
+    split = draw("linkx", graph, Request("arxiv-year", split=3, lists=tmp_path))
+    assert [part.tolist() for part in (split.train, split.val, split.test)] == [[3, 0], [3, 10], [3, 20]]
+    assert split.notes == ()
 
 
 def test_stratified_has_every_class_in_training() -> None:

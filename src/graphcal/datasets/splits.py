@@ -9,27 +9,27 @@ Published tables differ in their splits and cannot be compared across them, so a
                  12 (L = 60) test ids
     cagcn-clean  the same without the leaked test ids and without the repeats
     per-class    L labels in every class, 500 validation, all others test, seeded (after Shchur et al., arXiv:1811.05868)
+    natural      the same number of labels drawn from all nodes alike: classes come with the shares they have in the graph
     gats         GATS (arXiv:2210.06391): three folds of 5 % of each class, validation is one and training the other two,
                  test is 85 % of what is left of each class; split = 3·(random split) + fold, 15 in all
     geom-gcn     the ten 48/32/20 splits of geom-gcn (arXiv:2002.05287), or of Platonov et al. for the filtered graphs
-    linkx        50/25/25 at random, five splits (arXiv:2110.14446)
+    linkx        50/25/25 at random, five splits (arXiv:2110.14446): its published lists
     random       20/10/70 at random, one split shared by all runs, as GETS (arXiv:2410.09570) and WATS
 
 `protocols` is the table of these rules; here are the rules themselves, each a function of a graph and a request.
 
-Departures: a class with fewer than 2L nodes gives half of them to training under `per-class`. Where GATS's lists are
-not at hand `gats` follows its rule with our own seed, and says so; `linkx` always does, because its published lists are
-pickled tensors.
+Departures: a class with fewer than 2L nodes gives half of them to training under `per-class`. Where the published lists of
+GATS or LINKX are not at hand `gats` and `linkx` follow the rule with our own seed, and say so.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from graphcal.datasets.arrays import GraphArrays
+from graphcal.datasets.arrays import GraphArrays, check_splits, require_arrays
 
 RATES = (20, 40, 60)
 
@@ -90,19 +90,33 @@ def cagcn_clean(graph: GraphArrays, asked: Request) -> Split:
 
 
 def per_class(graph: GraphArrays, asked: Request) -> Split:
-    rate, rng = asked.labels_per_class, np.random.default_rng([asked.seed, asked.split])
-    if rate < 1:
-        raise ValueError(f"labels_per_class must be at least 1, not {rate}")
-    order = rng.permutation(np.flatnonzero(graph.labelled))
+    rate, order = asked.labels_per_class, _shuffled(graph, asked)
     members = [order[graph.labels[order] == c] for c in range(graph.num_classes)]
     train = np.concatenate([nodes[: min(rate, len(nodes) // 2)] for nodes in members])
-    rest = order[~np.isin(order, train)]
     small = sum(len(nodes) < 2 * rate for nodes in members)
+    notes = [f"{small} classes have fewer than {2 * rate} nodes and give half of them to training"] if small else []
+    return _held_out(asked, train, order[~np.isin(order, train)], notes)
+
+
+def natural(graph: GraphArrays, asked: Request) -> Split:
+    order, count = _shuffled(graph, asked), asked.labels_per_class * graph.num_classes
+    return _held_out(asked, order[:count], order[count:], [])
+
+
+def _shuffled(graph: GraphArrays, asked: Request) -> np.ndarray:
+    """The labelled nodes in random order."""
+    if asked.labels_per_class < 1:
+        raise ValueError(f"labels_per_class must be at least 1, not {asked.labels_per_class}")
+    return np.random.default_rng([asked.seed, asked.split]).permutation(np.flatnonzero(graph.labelled))
+
+
+def _held_out(asked: Request, train: np.ndarray, rest: np.ndarray, notes: list[str]) -> Split:
+    """500 of the rest for validation, at most half of it, and all others for test."""
     if len(rest) < 2:
+        rate = asked.labels_per_class
         raise ValueError(f"{asked.name}: {rate} labels per class leave {len(rest)} nodes for validation and test")
     held = min(500, len(rest) // 2)
-    notes = [f"{small} classes have fewer than {2 * rate} nodes and give half of them to training"] if small else []
-    notes += [f"only {held} validation nodes: the graph is too small for 500"] if held < 500 else []
+    notes = notes + ([f"only {held} validation nodes: the graph is too small for 500"] if held < 500 else [])
     return Split(np.sort(train), np.sort(rest[:held]), np.sort(rest[held:]), tuple(notes))
 
 
@@ -110,9 +124,9 @@ def gats(graph: GraphArrays, asked: Request) -> Split:
     number, fold = divmod(asked.split, 3)
     path = asked.lists / f"gats_{asked.name}.npz" if asked.lists else None
     if path and path.exists():
-        with np.load(path, allow_pickle=False) as lists:
-            folds = [lists[f"split{number}_fold{k}"] for k in range(3)]
-            test = lists[f"split{number}_test"]
+        *folds, test = require_arrays(
+            path, [f"split{number}_{part}" for part in ("fold0", "fold1", "fold2", "test")]
+        ).values()
         notes: tuple[str, ...] = ()
     else:
         folds, test = _gats_rule(graph, np.random.default_rng([asked.seed, number]))
@@ -140,8 +154,8 @@ def geom_gcn(graph: GraphArrays, asked: Request) -> Split:
                 f"protocol 'geom-gcn' for {asked.name} needs geom-gcn's lists: set GRAPHCAL_DATA to a folder "
                 f"that has splits/geomgcn_{asked.name}.npz"
             )
-        with np.load(path, allow_pickle=False) as lists:
-            masks = {key: lists[key] for key in ("train_masks", "val_masks", "test_masks")}
+        masks = require_arrays(path, ("train_masks", "val_masks", "test_masks"))
+        check_splits(masks, graph.num_nodes, path)
     train, val, test = (np.flatnonzero(masks[f"{part}_masks"][asked.split]) for part in ("train", "val", "test"))
     return Split(train, val, test)
 
@@ -154,8 +168,16 @@ def _shares(graph: GraphArrays, asked: Request, train: float, val: float) -> Spl
 
 
 def linkx(graph: GraphArrays, asked: Request) -> Split:
-    split = _shares(graph, asked, 0.50, 0.25)
-    return replace(split, notes=("drawn by LINKX's rule with our own seed, not its published lists",))
+    path = asked.lists / f"linkx_{asked.name}.npz" if asked.lists else None
+    if path and path.exists():
+        train, val, test = require_arrays(
+            path, [f"split{asked.split}_{part}" for part in ("train", "val", "test")]
+        ).values()
+        return Split(train, val, test)
+    order = np.random.default_rng([asked.seed, asked.split]).permutation(np.flatnonzero(graph.labelled))
+    a, b = int(0.50 * len(order)), int(0.50 * len(order)) + int(0.25 * len(order))  # LINKX rounds down
+    note = "LINKX's published lists are not at hand: drawn by its rule with our own seed"
+    return Split(np.sort(order[:a]), np.sort(order[a:b]), np.sort(order[b:]), (note,))
 
 
 def random(graph: GraphArrays, asked: Request) -> Split:
