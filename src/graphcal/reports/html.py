@@ -17,6 +17,7 @@ from graphcal.metrics.comparison import holm
 from graphcal.metrics.names import METRICS, Metric
 from graphcal.metrics.sample_size import LabelLimit
 from graphcal.reports import wording
+from graphcal.reports.policy import with_policy
 
 TABLE_METRICS = ("accuracy", "ece", "ece_floor", "ece_excess", "nll", "brier", "fit_seconds")
 DRAWN = ("binnings", "histogram", "slices")  # what the script needs of a method as it is
@@ -162,7 +163,7 @@ def build(results: dict[str, Any]) -> str:
     before = wording.before_name(methods)
     first = methods[next(iter(pictures))] if pictures else {}
     name = " · ".join(str(results[k]) for k in ("dataset", "backbone") if results.get(k)) or "Calibration"
-    return (
+    return with_policy(
         environment()
         .get_template("template.html.j2")
         .render(
