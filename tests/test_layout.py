@@ -26,6 +26,7 @@ FLOORS = [
     {"plots"},
     {"reports", "bench"},
     {"pipeline"},
+    {"integrations"},
     {"cli"},
     {"__main__"},
     {"paper"},

@@ -8,6 +8,7 @@ byte those of a run that was never disturbed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -133,10 +134,8 @@ def disturbed(
         child = forked(work, folder)
         time.sleep(rng.random() * longest)
         kind = rng.choice(SIGNALS)
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(child, kind)
-        except ProcessLookupError:
-            pass
         code = waited(child)
         counts["kills" if code != 0 else "ended before the kill"] += 1
         counts[f"by {kind.name}"] += code != 0

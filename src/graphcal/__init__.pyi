@@ -25,6 +25,7 @@ from graphcal.explanation import explain as explain
 from graphcal.graphs import structure as structure
 from graphcal.methods import CALIBRATORS as CALIBRATORS
 from graphcal.methods import SCAR as SCAR
+from graphcal.methods import GraphScaling as GraphScaling
 from graphcal.methods import TemperatureScaling as TemperatureScaling
 from graphcal.metrics import Measurement as Measurement
 from graphcal.metrics import evaluate as evaluate
@@ -36,6 +37,8 @@ from graphcal.pipeline import run as run
 from graphcal.reports import report as report
 from graphcal.serving import CalibratedModel as CalibratedModel
 from graphcal.study import Study as Study
+from graphcal.tables.calibration import calibrate as calibrate
+from graphcal.tables.exporting import export as export
 from graphcal.training import Run as Run
 from graphcal.training import Training as Training
 from graphcal.training import param_groups as param_groups

@@ -1,4 +1,4 @@
-"""Processes that are killed leave whole files or none; what they left half-written is cleared away. `tools/kills.py` does more."""
+"""Processes that are killed leave whole files or none; what they left half-written is cleared away. See `tools/kills.py`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def test_a_partial_file_that_is_being_written_is_left_alone(tmp_path: Path, monk
     dead.write_bytes(b"half")
     mine = tmp_path / ".bashrc"
     mine.write_text("not ours")
-    code = "import sys, time\nfrom graphcal.files import atomic_file\nwith atomic_file(sys.argv[1]) as f:\n print('in', flush=True)\n time.sleep(60)"
+    code = "import sys, time\nfrom graphcal.files import atomic_file\nwith atomic_file(sys.argv[1]):\n"
+    code += "    print('in', flush=True)\n    time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "other")], stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         writer.stdout.readline()

@@ -8,7 +8,7 @@
     published  what a paper printed, mean and sd, and ``remark`` on it (`graphcal.bench.printed_numbers`)
     reasons    why a dataset may be missing, printed in the place of its numbers when it cannot be loaded
 
-This package has no preset of its own. Installed ones are the TOML files of the packages that the entry-point group
+Installed presets are the TOML files of `graphcal.bench.preset_files` and of the packages that the entry-point group
 ``graphcal.presets`` names; any other file is given by its path. A file without a title is there to be extended.
 `graphcal.bench.expansion` turns a preset into cells.
 """
@@ -22,12 +22,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from graphcal.bench import preset_files
 from graphcal.bench.printed_numbers import look_up
 from graphcal.files import read_toml, reading
 from graphcal.limits import CELLS, RUNS
 from graphcal.plugins import Names
 
-PACKAGES: Names[ModuleType] = Names("preset", {})  # of TOML files
+PACKAGES: Names[ModuleType] = Names("preset", {"graphcal": preset_files})  # of TOML files
 NEEDED = ("title", "source", "runs", "methods", "axes")  # what no preset goes without
 
 
@@ -53,6 +54,7 @@ class Preset:
     remarks: Sequence[Mapping[str, Any]] = ()  # {where, text}
     reasons: Mapping[str, str] = field(default_factory=dict)
     figure: Mapping[str, Any] = field(default_factory=dict)
+    summary: Mapping[str, Any] = field(default_factory=dict)  # see `graphcal.bench.graph_summary`
 
     def title_of(self, method: str) -> str:
         return str(self.methods[method].get("title", method))
@@ -106,6 +108,7 @@ def build_preset(name: str, text: Mapping[str, Any]) -> Preset:
         remarks=[*text.get("remark", ()), *remarks],
         reasons=text.get("reasons", {}),
         figure=text.get("figure", {}),
+        summary=text.get("summary", {}),
     )
 
 

@@ -9,14 +9,18 @@ import typer
 
 from graphcal import __version__
 from graphcal.cli.bench import bench
+from graphcal.cli.calibrate import calibrate
 from graphcal.cli.check import check
 from graphcal.cli.datasets import datasets
+from graphcal.cli.decide import decide
 from graphcal.cli.explain import explain
 from graphcal.cli.methods import methods
 from graphcal.cli.report import report
 from graphcal.cli.run import run
+from graphcal.cli.score import score
 from graphcal.cli.shift import shift
 from graphcal.cli.tune import tune
+from graphcal.cli.watch import watch
 
 app = typer.Typer(
     name="graphcal",
@@ -27,10 +31,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run)
+app.command()(calibrate)
+app.command()(score)
 app.command()(bench)
 app.command()(datasets)
 app.command()(methods)
 app.command()(check)
+app.command()(decide)
+app.command()(watch)
 app.command()(report)
 app.command()(explain)
 app.command()(tune)
