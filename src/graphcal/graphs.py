@@ -42,10 +42,11 @@ def csr(rows: Tensor, cols: Tensor, values: Tensor, size: tuple[int, int]) -> Te
 
 def simple_edges(edge_index: Tensor, num_nodes: int) -> Tensor:
     """Edges without self loops and duplicates, sorted. Direction is kept as given."""  # (2, E)
-    row, col = edge_index[0].long(), edge_index[1].long()
-    other = row != col
-    key = torch.unique(row[other] * num_nodes + col[other])
-    return torch.stack([key // num_nodes, key % num_nodes])
+    key, _ = torch.sort(edge_index[0].long() * num_nodes + edge_index[1].long())
+    row = key // num_nodes
+    col = key - row * num_nodes
+    first = torch.diff(key, prepend=key.new_full((1,), -1)) != 0  # of equal ones
+    return torch.stack([row, col])[:, first & (row != col)]
 
 
 def normalised_adjacency(edge_index: Tensor, num_nodes: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -125,8 +126,10 @@ def neighbour_agreement(pred: Tensor, facts: Structure) -> Tensor:
 _memo: MutableMapping[Data, tuple[tuple[Any, ...], Structure]] = WeakIdKeyDictionary()  # with what it was computed from
 
 
-def structure(graph: Data) -> Structure:
+def structure(graph: Data | Structure) -> Structure:
     """The facts of ``graph``; a graph without ``train_mask`` has no training nodes (every hop is unreachable)."""
+    if isinstance(graph, Structure):
+        return graph
     if graph.edge_index is None:
         raise ValueError("the graph has no edge_index: this needs the edges, as a (2, E) integer tensor")
     num_nodes = int(graph.num_nodes)

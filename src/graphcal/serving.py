@@ -21,6 +21,7 @@ from torch_geometric.data import Data
 
 from graphcal.checks import as_float, check_mask
 from graphcal.core import Calibration, ModelHandle, Outputs
+from graphcal.exporting import Exportable
 from graphcal.identity import node_keys
 from graphcal.observation import Pick, observe
 from graphcal.observation.calls import Call, evaluating, picked, signature_of, unwrapped
@@ -78,11 +79,9 @@ class CalibratedModel(nn.Module):
             log_probs: Tensor = self.calibration(self._outputs(logits, graph, model, call))
         return log_probs
 
-    def exportable(self) -> nn.Module:
+    def exportable(self) -> Exportable:
         """For ``torch.export`` and ONNX: tensors in, tensors out, no checks (`graphcal.exporting.Exportable`)."""
-        from graphcal.exporting import Exportable
-
-        return Exportable(self)
+        return Exportable(unwrapped(self.model), self.calibration, self._pick)
 
     @property
     def _by_context(self) -> bool:

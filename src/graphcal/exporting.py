@@ -1,0 +1,98 @@
+"""A calibrated model for ``torch.export`` and ONNX: tensors in, log-probabilities out, on graphs of any size.
+
+    program = torch.export.export(calibrated.exportable(), (x, edge_index), dynamic_shapes=gc.dynamic_shapes(...))
+
+Nothing in it depends on the values: inputs are not checked and training nodes are not recognised (give ``train_mask``). What the
+calibration reads off the graph is computed by its own `context`, on a graph whose sparse products are written as sums over edges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphcal.core import Calibration
+from graphcal.graphs import Structure, simple_edges
+from graphcal.observation.calls import picked
+from graphcal.observation.seen_models import as_columns, two_columns
+from graphcal.observation.watching import ENDINGS, watched
+
+
+class Exportable(nn.Module):
+    """``forward(x, edge_index, train_mask=None, edge_weight=None)``, the last for models that take weights of the edges."""
+
+    def __init__(self, model: nn.Module, calibration: Calibration, pick: Any = None) -> None:
+        super().__init__()
+        if type(calibration).from_context is Calibration.from_context:
+            raise ValueError(
+                f"{type(calibration).__name__} cannot be exported: it does not say what it reads off the graph "
+                "(Calibration.context and from_context)"
+            )
+        self.model, self.calibration, self._pick = model, calibration, pick
+        self.eval()
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, train_mask: Tensor | None = None, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        weights = {} if edge_weight is None else {"edge_weight": edge_weight}
+        name = type(self.model).__name__
+        output, watch = watched(lambda: picked(self.model(x, edge_index, **weights), self._pick, name))
+        for kind, given, result in zip(watch.kinds, watch.inputs, watch.outputs):
+            if result is output and kind in ENDINGS:
+                output = given
+        logits = two_columns(as_columns(output.float()))
+        if not self.calibration.reads_graph:
+            return self.calibration.from_context(logits, logits[:, :0])
+        if train_mask is None:
+            train_mask = torch.zeros_like(logits[:, 0], dtype=torch.bool)
+        edges = simple_edges(edge_index, logits.shape[0])
+        graph = TracedStructure(edges, logits.shape[0], train_mask)
+        return self.calibration.from_context(logits, self.calibration.context(TracedOutputs(logits, graph)))  # type: ignore[arg-type]
+
+
+class TracedStructure(Structure):
+    """The facts of a graph by sums over its edges, which every exporter knows. It stands in for the graph as well."""
+
+    def get(self, name: str) -> Any:
+        return {"edge_index": self.edge_index, "train_mask": self.train_mask}.get(name)
+
+    @cached_property
+    def degree(self) -> Tensor:
+        row = self.edge_index[0]
+        return torch.zeros_like(self.train_mask, dtype=torch.long).index_add(0, row, torch.ones_like(row))
+
+    @cached_property
+    def next_to_training(self) -> Tensor:
+        row, col = self.edge_index
+        count = torch.zeros_like(self.train_mask, dtype=torch.long).index_add(0, col, self.train_mask[row].long())
+        return (count > 0) & ~self.train_mask
+
+    def neighbour_mean(self, values: Tensor) -> Tensor:
+        row, col = self.edge_index
+        total = torch.zeros_like(values).index_add(0, row, values[col])
+        degree = self.degree[:, None]
+        return torch.where(degree > 0, total / degree.clamp(min=1), values)
+
+
+@dataclass(frozen=True, eq=False)
+class TracedOutputs:
+    """What a calibration reads of `graphcal.core.Outputs`, unchecked."""
+
+    logits: Tensor
+    graph: TracedStructure
+
+    @property
+    def num_nodes(self) -> int:
+        return self.logits.shape[0]
+
+    @property
+    def num_classes(self) -> int:
+        return self.logits.shape[1]
+
+    @property
+    def pred(self) -> Tensor:
+        return self.logits.argmax(-1)
