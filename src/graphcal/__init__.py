@@ -18,6 +18,7 @@ _WHERE = {
     "Calibration": "core",
     "Decision": "decisions",
     "FinalLayer": "core",
+    "GraphScaling": "methods",
     "Measurement": "metrics",
     "Outputs": "core",
     "Recipe": "core",

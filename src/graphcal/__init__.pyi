@@ -25,6 +25,7 @@ from graphcal.explanation import explain as explain
 from graphcal.graphs import structure as structure
 from graphcal.methods import CALIBRATORS as CALIBRATORS
 from graphcal.methods import SCAR as SCAR
+from graphcal.methods import GraphScaling as GraphScaling
 from graphcal.methods import TemperatureScaling as TemperatureScaling
 from graphcal.metrics import Measurement as Measurement
 from graphcal.metrics import evaluate as evaluate

@@ -98,6 +98,12 @@ class Structure:
         return torch.bincount(self.edge_index[0], minlength=self.num_nodes)
 
     @cached_property
+    def returning(self) -> Tensor:  # (N,) walks of length two that come back: edges that exist in both directions
+        row, col = self.edge_index
+        both = torch.isin(row * self.num_nodes + col, col * self.num_nodes + row)
+        return torch.bincount(row[both], minlength=self.num_nodes)
+
+    @cached_property
     def hops(self) -> Tensor:  # (N,)
         return hops_from(self.train_mask, self.edge_index)
 

@@ -26,7 +26,7 @@ from graphcal.study import StageProgress, Study
 from graphcal.training import Training, published, train
 from graphcal.versions import installed_versions
 
-SHOWN = ("accuracy", "ece", "ece_floor", "ece_excess")  # in a notebook cell
+SHOWN = ("accuracy", "ece", "ece_floor", "true_error")  # in a notebook cell
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Results:
 
     def value(self, method: str, metric: str) -> float:
         """Mean over seeds, as a fraction."""
-        return float(self.record["methods"][method][metric]["mean"])
+        found = self.record["methods"][method][metric]
+        return float(found["mean"] if isinstance(found, dict) else found)
 
     @property
     def verdict(self) -> str:

@@ -1,12 +1,12 @@
 """A model with its repair, to be shipped: the model's own forward signature, calibrated log-probabilities out.
 
-    graph      read off the call: ``x`` and ``edge_index``, ``adj_t``, a `Data`, dicts of a heterogeneous graph; a calibration
-               that does not read the graph needs none
-    training   nodes: those of the call's ``train_mask``; else of ``train_mask=``; else those that are recognised by their
-    set        content (`graphcal.identity`), wherever they are. A node that is not known to be one, or next to one, is
-               treated as new. So what is said of a node does not depend on what else is in the graph.
-    seeds      a model that returns only its first rows (``[:batch_size]``) has their neighbourhoods cut off: these nodes get
-               the plain form of the calibration, what is best said of a node of which only the logits are known
+graph      read off the call: ``x`` and ``edge_index``, ``adj_t``, a `Data`, dicts of a heterogeneous graph; a calibration
+           that does not read the graph needs none
+training   nodes: those of the call's ``train_mask``; else of ``train_mask=``; else those that are recognised by their
+set        content (`graphcal.identity`), wherever they are. A node that is not known to be one, or next to one, is
+           treated as new. So what is said of a node does not depend on what else is in the graph.
+seeds      a model that returns only its first rows (``[:batch_size]``) has their neighbourhoods cut off: these nodes get
+           the plain form of the calibration, what is best said of a node of which only the logits are known
 """
 
 from __future__ import annotations

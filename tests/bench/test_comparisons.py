@@ -46,14 +46,14 @@ def test_differences_have_the_sign_of_the_metric(session: Session) -> None:
 
 
 def test_ranks() -> None:
-    table = [{"a": 1.0, "b": 2.0, "c": 3.0}, {"a": 1.0, "b": 3.0, "c": 2.0}]
+    table = [{"a": 1.0, "b": 2.0, "c": 3.0}, {"a": 1.0, "b": 3.0, "c": 2.0}] * 3
     found = ranks_of(table, "ece")
     assert found is not None
     assert dict(zip(found.names, found.mean)) == {"a": 1.0, "b": 2.5, "c": 2.5}
     turned = ranks_of(table, "accuracy")
     assert turned is not None
     assert dict(zip(turned.names, turned.mean))["a"] == 3.0
-    assert ranks_of(table[:1], "ece") is None
+    assert ranks_of(table[:4], "ece") is None, "four graphs rank nothing"
 
 
 @pytest.mark.parametrize(

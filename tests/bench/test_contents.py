@@ -41,11 +41,11 @@ def test_ranks_stand_below_the_grid(session: Session) -> None:
     assert "Mean ranks" not in text_of(table)
     from graphcal.bench.comparisons import ranks_of
 
-    ranks = ranks_of([{"uncal": 3.0, "ts": 1.0, "searched": 2.0}] * 4, "ece")
+    ranks = ranks_of([{"uncal": 3.0, "ts": 1.0, "searched": 2.0}] * 5, "ece")
     text = text_of(replace(table, ranks=ranks))
     assert "## Mean ranks" in text
     assert "| TS | 1.00 |" in text
-    assert "Over 4 complete rows" in text
+    assert "Over 5 graphs, the rows of each averaged" in text
 
 
 def test_seconds_are_a_document_of_their_own(session: Session) -> None:

@@ -10,7 +10,9 @@ from small_preset import small
 from small_session import small_session, text_of
 
 from graphcal.bench.engines import Serial
+from graphcal.bench.records import Record
 from graphcal.bench.session import Session
+from graphcal.bench.tabulation import Entry, Row, _ranks
 from graphcal.metrics import ece
 
 
@@ -91,3 +93,23 @@ def test_half_a_table_says_how_much_is_there(session: Session) -> None:
     more = Session.of(small(), session.store.folder, runs=6).table()
     assert "4 of 6 runs finished" in text_of(more)
     assert not any(entry.best or entry.tied for entry in more.rows[0].entries.values())
+
+
+def test_ranks_are_over_graphs_and_over_methods_that_every_row_has() -> None:
+    """Two rows of one graph are one task; a column that one graph lacks is not ranked."""
+
+    def entry(ece: float, dataset: str) -> Entry:
+        group = {"dataset": dataset, "protocol": "public", "labels_per_class": 20}
+        record = Record({"groups": [group], "run": [0, 0]}, {"test": {"ece": ece / 100}}, {}, {})
+        return Entry((record,), ("key",), 1)
+
+    rows = []
+    for number, graph in enumerate(["a", "b", "c", "d", "e", "e"]):
+        values = {"one": 1.0, "two": 2.0, "three": 9.0 if number == 5 else 3.0}
+        if number:
+            values["some"] = 0.1
+        rows.append(Row({"dataset": graph}, {m: entry(v, graph) for m, v in values.items()}))
+    found = _ranks(small(), rows)
+    assert found is not None
+    assert (found.tasks, found.names) == (5, ("one", "two", "three"))
+    assert _ranks(small(), rows[:4]) is None

@@ -18,6 +18,13 @@ from graphcal.files import read_toml
 
 PAPER = Path(graphcal.paper.__file__).parent
 NUMBERS = read_toml(PAPER / "published.toml")
+NEW = {
+    "cagcn-noisy",
+    "scar-own-code",
+    "scar-text",
+    "scar-fit",
+    "graph-scar-no-pull",
+}  # columns that 0.1's tables lacked
 OF_0_1 = json.loads(Path(__file__).with_name("printed_0_1.json").read_text(encoding="utf-8"))
 
 
@@ -59,14 +66,16 @@ def test_what_stands_beside_our_entries_is_what_0_1_had(name: str) -> None:
     lines = []
     for place in [*slots, *(blank for blank in blanks(preset) if blank.row in rows)]:
         value, remarks = printed(preset, place.row, place.method)
-        if value or remarks:
-            lines.append(json.dumps([place.row, place.method, value, remarks], sort_keys=True, ensure_ascii=False))
+        if (value or remarks) and not (name.startswith("table-") and place.method in NEW):
+            method = "scar" if place.method == "graph-scar" else place.method  # as 0.1 called it
+            lines.append(json.dumps([place.row, method, value, remarks], sort_keys=True, ensure_ascii=False))
     digest = hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
     assert {"printed": len(lines), "sha256": digest} == OF_0_1[name]
 
 
-def test_every_preset_of_0_1_is_here() -> None:
-    assert OF_0_1.keys() == preset_titles().keys()
+def test_every_preset_of_0_1_that_was_kept_is_here() -> None:
+    assert preset_titles().keys() - OF_0_1.keys() == {"fair", "fair-backbones"}
+    assert preset_titles().keys() >= OF_0_1.keys()
 
 
 @pytest.mark.parametrize(
@@ -77,7 +86,8 @@ def test_every_preset_of_0_1_is_here() -> None:
         ("table-gat", {"dataset": "citeseer", "labels_per_class": 40, "backbone": "gat"}, "ts", (7.97, 0.31)),
         ("optimisers", {"dataset": "cora", "labels_per_class": 20, "backbone": "gat-cagcn"}, "ts-noisy", (7.17, 0.98)),
         ("table-hetero", {"dataset": "squirrel", "backbone": "gat"}, "scar-val", (8.12, 0.53)),
-        ("base-filtered", {"dataset": "squirrel-filtered", "backbone": "gcnii"}, "uncal", (17.79, 0.61)),
+        ("fair-backbones", {"dataset": "citeseer", "backbone": "fagcn"}, "scar-fit", (4.92, 1.40)),
+        ("fair", {"dataset": "cora", "labels_per_class": 20, "backbone": "gcn"}, "scar-text", (3.35, 0.53)),
         ("table-backbones", {"dataset": "cora", "backbone": "gcnii"}, "uncal", (35.51, 0.56)),
         ("table-ablation", {"dataset": "pubmed", "backbone": "gcn"}, "scar-nlc", (3.88, 0.44)),
         (

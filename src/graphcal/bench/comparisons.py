@@ -9,7 +9,7 @@ nodes that a run has for itself; the nodes that runs share add the same error to
 sd_r the error of d_r from resampling its nodes. mean(d) / sqrt(Var) is read against Student's t with R - 1 degrees of freedom.
 Over graphs (`over_graphs`): each graph gives one difference, its rows averaged, because rows of one graph share test nodes;
 under the null hypothesis its sign is a coin.
-Over many rows: mean ranks and their critical difference (`graphcal.metrics.ranks`, Demšar 2006).
+Over many graphs: mean ranks and their critical difference (`graphcal.metrics.ranks`, Demšar 2006).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from graphcal.metrics.ranks import Ranks, rank_methods
 
 LEVEL = 0.05
 DRAWS = 200  # enough for the standard error of one run among several
+FEWEST_GRAPHS = 5  # with fewer, mean ranks tell nothing apart
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,8 @@ def best_of(keys: Mapping[str, Sequence[str]], store: Store, metric: str) -> tup
 
 
 def ranks_of(table: Sequence[Mapping[str, float]], metric: str) -> Ranks | None:
-    """Mean ranks over the rows, each a value for every method; None for fewer than three methods or two rows."""
-    if len(table) < 2 or len(table[0]) < 3:
+    """Mean ranks over graphs, each a value for every method; None for fewer than three methods or five graphs."""
+    if len(table) < FEWEST_GRAPHS or len(table[0]) < 3:
         return None
     cost = metric_of(metric).cost
     return rank_methods({method: [cost(row[method]) for row in table] for method in table[0]}, 1 - LEVEL)

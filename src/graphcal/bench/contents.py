@@ -49,7 +49,7 @@ def _legend(table: Table) -> Paragraph:
         floor = "the ECE expected of a perfectly calibrated model on these nodes"
         pieces.append(Text(f" floor: {floor}; excess: what is above it."))
     if any(entry.published for row in table.rows for entry in row.entries.values()):
-        differs = "further from it than both standard deviations together"
+        differs = "Welch's test tells the two means apart (5%, as many runs on both sides)"
         pieces.append(Text(f" paper: the published value; ≠: {differs}."))
     return Paragraph(tuple(pieces))
 
@@ -75,9 +75,8 @@ def _rank_blocks(table: Table) -> list[Block]:
         return []
     body = [cells([table.preset.title_of(m), f"{mean:.2f}"]) for m, mean in zip(ranks.names, ranks.mean)]
     text = (
-        f"Over {ranks.tasks} complete rows; two methods whose mean ranks differ by less than the critical difference "
-        f"{ranks.critical_difference:.2f} (Nemenyi, {LEVEL:.0%}) are not told apart. Friedman: p = {ranks.p:.2g}. "
-        "Rows of the same graph are not independent, so read this as generous."
+        f"Over {ranks.tasks} graphs, the rows of each averaged; two methods whose mean ranks differ by less than the "
+        f"critical difference {ranks.critical_difference:.2f} (Nemenyi, {LEVEL:.0%}) are not told apart. Friedman: p = {ranks.p:.2g}."
     )
     return [Heading(2, "Mean ranks"), Grid(["method", "mean rank"], body), paragraph(text)]
 

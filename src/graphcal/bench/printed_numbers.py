@@ -67,7 +67,7 @@ def _values(entry: Mapping[str, Any], tables: Mapping[str, Any]) -> Iterator[Fou
     table = entry["table"]
     columns, every = entry.get("columns", {}), entry.get("every", "")
     printed: set[str] = set()
-    for keys, row in _rows(tables[table], len(tables["axes"][table])):
+    for keys, row in rows_of(tables[table], len(tables["axes"][table])):
         printed |= row.keys()
         values = {method: row[column] for method, column in columns.items() if column in row}
         place = _where(dict(zip(tables["axes"][table], keys)), entry)
@@ -77,13 +77,13 @@ def _values(entry: Mapping[str, Any], tables: Mapping[str, Any]) -> Iterator[Fou
         raise ValueError(f"published table {table!r} has no column {', '.join(sorted(unknown))}")
 
 
-def _rows(tree: Mapping[str, Any], depth: int) -> Iterator[tuple[tuple[Any, ...], Mapping[str, Any]]]:
+def rows_of(tree: Mapping[str, Any], depth: int) -> Iterator[tuple[tuple[Any, ...], Mapping[str, Any]]]:
     for key, inner in tree.items():
         value = int(key) if key.isdigit() else key  # the keys of TOML are text
         if depth == 1:
             yield (value,), inner
         else:
-            yield from (((value, *rest), row) for rest, row in _rows(inner, depth - 1))
+            yield from (((value, *rest), row) for rest, row in rows_of(inner, depth - 1))
 
 
 def _where(paper: Mapping[str, Any], entry: Mapping[str, Any]) -> Found:

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from graphcal.bench.costs import Costs
 from graphcal.bench.engines import Engine, Tick
 from graphcal.bench.expansion import Blank, Filter, Slot, blanks, expand
 from graphcal.bench.presets import Preset, read_preset
 from graphcal.bench.records import Store
-from graphcal.bench.spec import Cell, jobs_of
+from graphcal.bench.spec import Cell, canonical, jobs_of
 from graphcal.bench.tabulation import Table, tabulate
 from graphcal.datasets.sources import at_hand, find
 from graphcal.files import write_atomically
@@ -85,8 +86,12 @@ class Session:
         run_jobs(jobs_of(self.todo()), self.store, engine, tick)
 
     def remember(self) -> None:
-        """Leave in the folder what was asked for, so that `status` can say how far it is."""
-        asked = {"preset": self.preset.name, "cells": list(self.cells)}
+        """Leave in the folder what was asked for, so that `status` can say how far it is and `archive` what belongs together."""
+        places: dict[str, dict[str, Any]] = {}
+        for slot in self.slots:
+            place = places.setdefault(canonical(slot.row), {"place": slot.row, "methods": {}})
+            place["methods"].setdefault(slot.method, []).append(slot.cell.key)
+        asked = {"preset": self.preset.name, "cells": list(self.cells), "rows": list(places.values())}
         write_atomically(self.store.folder / "plans" / f"{self.preset.name}.json", json.dumps(asked))
 
     def table(self) -> Table:

@@ -1,6 +1,7 @@
 """From records to a table: means over runs beside the published values, and what may be concluded from them.
 
-A cell differs from the published one (mark ≠) when the two means are further apart than both standard deviations together.
+A cell differs from the published one (mark ≠) when Welch's test tells the two means apart; the published one is taken to be of as
+many runs as ours.
 Bold is for the method that a paired test tells apart from every other in its row; italic for those that the test cannot tell
 from the row's best. A cell without numbers says why.
 """
@@ -16,6 +17,7 @@ from graphcal.bench.comparisons import Difference, against, best_of, ranks_of
 from graphcal.bench.expansion import Blank, Slot
 from graphcal.bench.presets import Preset, matches
 from graphcal.bench.records import Record, Store
+from graphcal.metrics.equivalence import LEVEL, Sample, welch
 from graphcal.metrics.names import metric_of
 from graphcal.metrics.ranks import Ranks
 
@@ -64,11 +66,11 @@ class Entry:
         return statistics.fmean(float(record.seconds[part]) for record in self.records)
 
     def differs(self, metric: str) -> bool:
-        """Further from the published mean than both standard deviations together."""
-        if self.published is None or not self.records:
+        """Told apart from the published mean by Welch's test at 5 %."""
+        runs = len(self.records)
+        if self.published is None or runs < 2:
             return False
-        mean, sd = self.published
-        return abs(self.mean(metric) - mean) > sd + self.sd(metric)
+        return welch(Sample(self.mean(metric), self.sd(metric), runs), Sample(*self.published, runs)).p < LEVEL
 
 
 @dataclass(frozen=True)
@@ -190,11 +192,17 @@ def _compared(preset: Preset, entries: Mapping[str, Entry], store: Store) -> dic
 
 
 def _ranks(preset: Preset, rows: Sequence[Row]) -> Ranks | None:
-    """Over the rows where every method of the fullest row is complete."""
-    complete = [_complete(row.entries) for row in rows]
-    methods = max(complete, key=len, default={})
-    if not all(_on_the_same_nodes(row.entries) for row in rows):
+    """Over graphs, each one task: its rows share test nodes and are averaged. Methods that every row has finished are ranked."""
+    complete = [done for row in rows if (done := _complete(row.entries))]
+    if not complete or not all(_on_the_same_nodes(row.entries) for row in rows):
         return None
-    full = [row for row, done in zip(rows, complete) if done.keys() >= methods.keys()]
-    means = [{m: row.entries[m].mean(preset.metric) for m in methods} for row in full]
+    methods = [m for m in complete[0] if all(m in done for done in complete)]
+    graphs: dict[str, list[Row]] = {}
+    for row in rows:
+        if _complete(row.entries):
+            graphs.setdefault(str(row.place["dataset"]), []).append(row)
+    means = [
+        {m: statistics.fmean(row.entries[m].mean(preset.metric) for row in together) for m in methods}
+        for together in graphs.values()
+    ]
     return ranks_of(means, preset.metric)

@@ -10,6 +10,7 @@ from graphcal import __version__
 from graphcal.cli.bench import bench
 from graphcal.cli.check import check
 from graphcal.cli.datasets import datasets
+from graphcal.cli.decide import decide
 from graphcal.cli.explain import explain
 from graphcal.cli.methods import methods
 from graphcal.cli.report import report
@@ -30,6 +31,7 @@ app.command()(bench)
 app.command()(datasets)
 app.command()(methods)
 app.command()(check)
+app.command()(decide)
 app.command()(report)
 app.command()(explain)
 app.command()(tune)

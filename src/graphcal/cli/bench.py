@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 def bench(
     preset: str = typer.Argument(
-        ..., help="A preset (`graphcal bench list`), a file of your own (mine.toml), or `status`."
+        ..., help="A preset (`graphcal bench list`), a file of your own (mine.toml), or `status`, `archive`, `audit`."
     ),
-    folder: Path = typer.Argument(None, help="With `status`: the folder to look at."),
+    folder: Path = typer.Argument(None, help="With `status` and `archive`: the folder. With `audit`: the archive."),
     only: list[str] = typer.Option(
         [], help="Part of it: dataset=cora,citeseer,calibrator=ts (axes, method, calibrator, seed, split)."
     ),
@@ -30,6 +30,9 @@ def bench(
     resume: bool = typer.Option(True, help="Keep what is finished; --no-resume begins anew in an empty folder."),
     dry_run: bool = typer.Option(False, help="Count the cells and estimate the time; compute nothing."),
     publish: Path = typer.Option(None, help="Also write the table here, with its command, time and machine."),
+    against: Path = typer.Option(
+        Path("results"), help="With `audit`: the folder of tables to hold the archive against."
+    ),
 ) -> None:
     """Compute a table or figure, and set it beside the published numbers where the preset has them.
 
@@ -37,6 +40,8 @@ def bench(
         graphcal bench table-gcn --only dataset=cora --runs 10
         graphcal bench table-gcn --dry-run
         graphcal bench status graphcal-bench
+        graphcal bench archive graphcal-bench --publish results          # all that methods said of test nodes, one file
+        graphcal bench audit graphcal-bench/archive.zip                  # every score and p-value again, from that file
 
     Kill it at any moment and give the same command again: only the cells in flight are lost.
     """  # fmt: skip
@@ -47,6 +52,10 @@ def bench(
         return _list(console)
     if preset == "status":
         return _status(folder or out, console)
+    if preset == "archive":
+        return _archive(folder or out, publish, console)
+    if preset == "audit":
+        return _audit(folder or out / "archive.zip", against, console)
     from graphcal.bench.engines import engine_of
     from graphcal.bench.session import Session
 
@@ -97,6 +106,37 @@ def _status(folder: Path, console: Any) -> None:
         )
         for error in dict.fromkeys(found.failed.values()):
             console.print(f"  {error.splitlines()[0] if error else ''}", markup=False)
+
+
+def _archive(folder: Path, publish: Path | None, console: Any) -> None:
+    from graphcal.bench.archive import write_archive
+    from graphcal.bench.audit import csv_of_tests, plans_of
+    from graphcal.bench.records import Store
+    from graphcal.files import write_atomically
+
+    file = folder / "archive.zip"
+    digest = write_archive(folder, file)
+    console.print(f"{file}: {file.stat().st_size / 2**20:.1f} MB, SHA-256 {digest}", highlight=False, soft_wrap=True)
+    if publish is None:
+        return
+    plans = plans_of(Store(folder))
+    for plan in plans:
+        write_atomically(publish / f"{plan['preset']}-tests.csv", csv_of_tests(plan, Store(folder)))
+    names = " ".join(str(plan["preset"]) for plan in plans)
+    write_atomically(publish / "archives.sha256", f"{digest}  archive.zip  {names}\n")
+
+
+def _audit(file: Path, against: Path, console: Any) -> None:
+    from graphcal.bench.audit import audit
+
+    if not file.is_file():
+        raise ValueError(f"{file} is no archive: `graphcal bench archive FOLDER` makes one")
+    found = audit(file, against)
+    console.print(f"{found.checked:,} numbers measured again, {len(found.wrong)} come out otherwise.")
+    for line in found.wrong[:20]:
+        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+    if found.wrong:
+        raise typer.Exit(1)
 
 
 def _estimate(session: Session, workers: int, console: Any) -> None:

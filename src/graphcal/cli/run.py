@@ -121,7 +121,7 @@ def _show(results: Results, page: Path) -> None:
     table.add_column("method", no_wrap=True)
     for key in ("accuracy", "ece"):
         table.add_column(METRICS[key].heading, justify="right", no_wrap=True)
-    for title in ("95 %", *(METRICS[key].title for key in ("ece_floor", "ece_excess", "nll", "brier"))):
+    for title in (METRICS["true_error"].title, "95 %", *(METRICS[key].title for key in ("ece_floor", "nll", "brier"))):
         table.add_column(title, justify="right", no_wrap=True)
     wide = console.width >= 88  # a narrow terminal gets the mean alone (results.json has both)
     for name, method in record["methods"].items():
@@ -130,17 +130,17 @@ def _show(results: Results, page: Path) -> None:
             "uncalibrated" if name == "none" else name,
             _text(method, "accuracy"),
             _text(method, "ece"),
+            METRICS["true_error"].text(method["true_error"], 1),
             f"{100 * low:.1f}–{100 * high:.1f}",
             _text(method, "ece_floor", sd=False),
-            _text(method, "ece_excess", sd=False),
             _text(method, "nll", 3, wide),
             _text(method, "brier", 3, wide),
         )
     console.print(table)
     console.print(f"\n{results.verdict}", highlight=False)
     console.print(
-        "[dim]Mean ± sd over seeds. ECE: mean gap between confidence and accuracy; 95 %: interval of the error behind its noise. "
-        f"Floor: the ECE a perfectly calibrated model would show on {nodes['test']:,} nodes. Excess: what is left to repair.[/]"
+        "[dim]Mean ± sd over seeds. ECE: mean gap between confidence and accuracy; true error: the error behind its noise, with "
+        f"its 95 % interval. Floor: the ECE a perfectly calibrated model would show on {nodes['test']:,} nodes.[/]"
     )
     console.print(f"Report: {page}   Numbers: {page.parent / 'results.json'}")
 

@@ -124,9 +124,13 @@ def check_csr(parts: Mapping[str, np.ndarray], prefix: str, where: str | os.Path
         raise ValueError(f"{os.fspath(where)}: {prefix}_shape has {len(shape)} numbers, expected rows and columns")
     rows, columns = int(shape[0]), int(shape[1])
     if columns > FEATURES:
-        raise ValueError(f"{os.fspath(where)}: {prefix}_shape announces {columns:,} columns; at most {FEATURES:,} are read")
+        raise ValueError(
+            f"{os.fspath(where)}: {prefix}_shape announces {columns:,} columns; at most {FEATURES:,} are read"
+        )
     if data.ndim != 1 or data.dtype.kind not in "fiub":
-        raise ValueError(f"{os.fspath(where)}: {prefix}_data must be a list of numbers; got {data.shape} of {data.dtype}")
+        raise ValueError(
+            f"{os.fspath(where)}: {prefix}_data must be a list of numbers; got {data.shape} of {data.dtype}"
+        )
     indices = check_ids(indices, columns, where, f"{prefix}_indices")
     pointers = check_ids(pointers, len(indices) + 1, where, f"{prefix}_indptr")
     if len(data) != len(indices) or len(pointers) != rows + 1 or pointers[0] != 0 or pointers[-1] != len(indices):
@@ -157,7 +161,9 @@ def check_ids(ids: np.ndarray, below: int, where: str | os.PathLike[str], name: 
 def check_classes(labels: np.ndarray, where: str | os.PathLike[str]) -> np.ndarray:
     """(N,) int64 class numbers; below 0 means none. There are fewer classes than nodes, because every class needs two."""
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels):
-        raise ValueError(f"{os.fspath(where)}: labels must be a list of whole numbers; got {labels.shape} of {labels.dtype}")
+        raise ValueError(
+            f"{os.fspath(where)}: labels must be a list of whole numbers; got {labels.shape} of {labels.dtype}"
+        )
     if int(labels.max()) >= len(labels):
         row = int(labels.argmax())
         raise ValueError(

@@ -154,7 +154,9 @@ def _tensor(data: Data, key: str, path: Path) -> torch.Tensor:
         raise ValueError(f"{path}: {key} is a {type(value).__name__}, expected a tensor")
     plain = value.device.type == "cpu" and not value.is_quantized and not value.is_complex()
     if type(value) is not torch.Tensor or not plain or value.layout not in (torch.strided, torch.sparse_csr):
-        raise ValueError(f"{path}: {key} is a {value.layout} tensor of {value.dtype}; expected a plain one, or CSR for x")
+        raise ValueError(
+            f"{path}: {key} is a {value.layout} tensor of {value.dtype}; expected a plain one, or CSR for x"
+        )
     if value.layout == torch.strided:
         check_memory(path, WORKING * value.numel(), f"{key} of shape {tuple(value.shape)}")
     elif key != "x":
@@ -170,7 +172,10 @@ def _features(x: torch.Tensor, path: Path) -> torch.Tensor:
         parts = {"x_data": x.values(), "x_indices": x.col_indices(), "x_indptr": x.crow_indices()}
         for name, part in parts.items():
             check_memory(path, WORKING * part.numel(), name)
-        arrays = {name: part.to(torch.float32 if part.is_floating_point() else part.dtype).numpy() for name, part in parts.items()}
+        arrays = {
+            name: part.to(torch.float32 if part.is_floating_point() else part.dtype).numpy()
+            for name, part in parts.items()
+        }
         matrix = check_csr({**arrays, "x_shape": np.array(x.shape)}, "x", path)
         if not np.isfinite(matrix.data).all():
             raise ValueError(f"{path}: x: a feature is not finite")
@@ -190,7 +195,9 @@ def _masks(data: Data, nodes: int, path: Path) -> tuple[Split | None, list[str]]
     masks = [_tensor(data, key, path) for key in keys]
     for key, mask in zip(keys, masks):
         if mask.dtype != torch.bool or mask.dim() not in (1, 2) or len(mask) != nodes or not mask.numel():
-            raise ValueError(f"{path}: {key} must be boolean with {nodes} rows; got {tuple(mask.shape)} of {mask.dtype}")
+            raise ValueError(
+                f"{path}: {key} must be boolean with {nodes} rows; got {tuple(mask.shape)} of {mask.dtype}"
+            )
     several = masks[0].shape[1] if masks[0].dim() == 2 else 1
     train, val, test = (mask.reshape(nodes, -1)[:, 0].nonzero().reshape(-1).numpy() for mask in masks)
     return Split(train, val, test), [f"split 0 of {several} is used"] if several > 1 else []

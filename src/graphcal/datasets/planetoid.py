@@ -20,6 +20,7 @@ from __future__ import annotations
 import collections
 import io
 import pickle
+import pickletools
 from collections.abc import Callable
 from typing import Any
 
@@ -94,8 +95,16 @@ class RestrictedUnpickler(pickle.Unpickler):
         return allowed[module, name]
 
 
+def _check_opcodes(raw: bytes) -> None:
+    """Every argument lies within the file; nothing is remembered under a number that would make room for millions."""
+    for opcode, argument, _ in pickletools.genops(raw):
+        if "PUT" in opcode.name and argument is not None and not 0 <= argument <= len(raw):
+            raise pickle.UnpicklingError(f"refused: {opcode.name} {argument} in a file of {len(raw)} bytes")
+
+
 def unpickle(raw: bytes) -> Any:
     """One Planetoid pickle, with arrays and CSR matrices rebuilt."""
+    _check_opcodes(raw)
     value = RestrictedUnpickler(io.BytesIO(raw), encoding="latin1").load()
     if isinstance(value, _CSRState):
         return value.matrix()
@@ -115,7 +124,9 @@ def _put_together(part: Callable[[str], bytes]) -> GraphArrays:
     train = len(unpickle(part("y")))
     first, nodes = int(listed.min()), int(listed.max()) + 1
     if first < 0 or nodes > 2 * (allx.shape[0] + len(listed)) or len(np.unique(listed)) != len(listed):
-        raise ValueError(f"test.index names nodes {first}..{nodes - 1}, but there are {allx.shape[0]} + {len(listed)} rows")
+        raise ValueError(
+            f"test.index names nodes {first}..{nodes - 1}, but there are {allx.shape[0]} + {len(listed)} rows"
+        )
     if not train < first <= allx.shape[0]:
         raise ValueError(f"test.index begins at {first}, but y has {train} rows and allx {allx.shape[0]}")
 

@@ -68,7 +68,9 @@ def read_heterophilous(path: Path) -> GraphArrays:
     parts = _arrays(path, ("edges", "node_labels", "node_features", *_MASKS))
     labels, features = check_classes(parts["node_labels"], path), parts["node_features"]
     if features.ndim != 2 or len(features) != len(labels) or features.dtype.kind not in "fiub":
-        raise ValueError(f"{path}: node_features has shape {features.shape} of {features.dtype} for {len(labels)} nodes")
+        raise ValueError(
+            f"{path}: node_features has shape {features.shape} of {features.dtype} for {len(labels)} nodes"
+        )
     splits = {key: parts[key].astype(bool) for key in _MASKS}
     check_splits(splits, len(labels), path)
     rows, columns = check_edge_index(parts["edges"].T, len(labels), path)

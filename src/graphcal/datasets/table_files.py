@@ -18,6 +18,7 @@ import pyarrow.parquet
 from graphcal.files import reading
 from graphcal.limits import WORKING, check_memory, check_regular
 
+BATCH = 8192  # rows of Parquet read at a time
 MARKS = (",", ";", "\t", "|")
 
 
@@ -43,24 +44,32 @@ class TableFile:
             return pyarrow.csv.read_csv(self.path, parse_options=parse, convert_options=convert)
 
     def _read_parquet(self, names: list[str], each: int) -> pa.Table:
+        """Batch after batch, so that a file that unpacks to more than it may is left before memory is full."""
         with pyarrow.parquet.ParquetFile(self.path) as file:
-            about, schema = file.metadata, file.schema_arrow
-        check_memory(self.path, each * _announced(about, set(names)), f"its {about.num_rows:,} rows")
-        words = [name for name in names if _is_text(schema.field(name).type)]
-        table = pyarrow.parquet.read_table(self.path, columns=names, read_dictionary=words, use_threads=False)
-        for name in words:  # equal texts were read once: held against the limit before each row has its own
-            longest = max((pc.max(pc.binary_length(c.dictionary)).as_py() or 0 for c in table[name].chunks), default=0)
-            check_memory(self.path, longest * table.num_rows, f"column {name!r}")
+            schema = file.schema_arrow
+            words = [name for name in names if _is_text(schema.field(name).type)]
+            check_memory(self.path, each * len(names) * file.metadata.num_rows, f"its {file.metadata.num_rows:,} rows")
+        batches, taken = [], 0
+        with pyarrow.parquet.ParquetFile(self.path, read_dictionary=words) as file:  # equal texts are read once
+            for batch in file.iter_batches(BATCH, columns=names, use_threads=False):
+                taken += batch.nbytes + each * batch.num_rows + sum(_unpacked(batch[name]) for name in words)
+                check_memory(self.path, taken, f"columns {', '.join(names[:3])}")
+                batches.append(batch)
+        if not batches:
+            return schema.empty_table().select(names)
+        table = pa.Table.from_batches(batches)
+        for name in words:
             table = table.set_column(table.schema.get_field_index(name), name, table[name].cast(pa.large_string()))
         table.validate(full=True)
         return table
 
 
-def _announced(about: pyarrow.parquet.FileMetaData, names: set[str]) -> int:
-    """How many values the columns of that name hold, those inside lists included."""
-    groups = (about.row_group(number) for number in range(about.num_row_groups))
-    parts = (group.column(k) for group in groups for k in range(group.num_columns))
-    return sum(part.num_values for part in parts if part.path_in_schema.split(".")[0] in names)
+def _unpacked(column: pa.Array) -> int:
+    """Bytes of a column of texts when every row has its own."""
+    if not isinstance(column, pa.DictionaryArray):
+        return 0
+    longest = pc.max(pc.binary_length(column.dictionary)).as_py() if len(column.dictionary) else 0
+    return int(longest or 0) * len(column)
 
 
 def _is_text(kind: pa.DataType) -> bool:

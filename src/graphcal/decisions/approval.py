@@ -80,9 +80,7 @@ def approve(
         int(above.sum()),
         int((above & wrong).sum()),
         plan,
-        None
-        if target is None
-        else str(positive if isinstance(positive, str) else names[target] if names else f"class {target}"),
+        None if target is None else class_name(target, names),
         None if target is None else recall_of(certify.numpy() & ~wrong, above, certainty),
     )
 
@@ -106,6 +104,11 @@ def class_number(positive: int | str | None, num_classes: int, names: Sequence[s
     if not 0 <= positive < num_classes:
         raise ValueError(f"unknown class {positive}; the classes are 0..{num_classes - 1}")
     return positive
+
+
+def class_name(target: int, names: Sequence[str] | None) -> str:
+    name = str(target) if names is None else str(names[target])
+    return f"class {name}" if name.isdigit() else name
 
 
 def recall_of(members: Array, above: Array, certainty: float) -> Interval:

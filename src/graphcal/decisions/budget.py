@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.decisions.approval import class_number, scores_of
+from graphcal.decisions.approval import class_name, class_number, scores_of
 from graphcal.decisions.bounds import error_count_interval, share_interval
 from graphcal.decisions.decision import NOT_RANDOM, Interval
 from graphcal.decisions.masks import check_certify_labels, population_of
@@ -102,5 +102,5 @@ def spend(
     members = int((drawn & hit).sum())
     recall = None if members == 0 else Interval(hits / members, *share_interval(hits, members, certainty))
     found = Interval(float(worth[nodes].sum()), float(low - hits), float(high - hits))
-    name = "errors" if target is None else str(names[target] if names else f"class {target}")
+    name = "errors" if target is None else class_name(target, names)
     return Looks(torch.from_numpy(nodes), name, found, recall, certainty, random_draw)

@@ -76,7 +76,9 @@ def _together(layer: MessagePassing, step: str, parts: _Parts, ranges: list[tupl
     return out
 
 
-def _prove(layer: MessagePassing, made: Tensor, run: Callable[[int, int], Tensor], begin: int, end: int, dim: int) -> None:
+def _prove(
+    layer: MessagePassing, made: Tensor, run: Callable[[int, int], Tensor], begin: int, end: int, dim: int
+) -> None:
     if end - begin < 2:
         return
     middle = (begin + end) // 2
@@ -117,7 +119,9 @@ class _Parts:
         if sources is None or targets is None:
             return None
         edges = edge_index.shape[1]
-        rest = [value for name, value in given.items() if name not in lifted and isinstance(value, Tensor) and value.dim()]
+        rest = [
+            value for name, value in given.items() if name not in lifted and isinstance(value, Tensor) and value.dim()
+        ]
         if any(len(value) not in (1, edges) for value in rest):  # neither of the edges nor one for all
             return None
         return cls(edge_index, (sources, targets), layer.node_dim, lifted, given)

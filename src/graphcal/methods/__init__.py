@@ -13,6 +13,7 @@ from graphcal.methods.dirichlet import Dirichlet
 from graphcal.methods.ets import EnsembleTemperatureScaling
 from graphcal.methods.gats import GATS
 from graphcal.methods.gets import GETS
+from graphcal.methods.graph_scaling import GraphScaling
 from graphcal.methods.graph_scar import GraphSCAR
 from graphcal.methods.histogram import HistogramBinning
 from graphcal.methods.isotonic import Isotonic
@@ -44,6 +45,7 @@ __all__ = [
     "Dirichlet",
     "EnsembleTemperatureScaling",
     "GraphSCAR",
+    "GraphScaling",
     "HistogramBinning",
     "Isotonic",
     "MatrixScaling",
@@ -74,6 +76,7 @@ CALIBRATORS: Names[type[Recipe]] = Names(
         "order-invariant": OrderInvariant,
         "scar": SCAR,
         "graph-scar": GraphSCAR,
+        "graph-scaling": GraphScaling,
         "cagcn": CaGCN,
         "gats": GATS,
         "dcgc": DCGC,

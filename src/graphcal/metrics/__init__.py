@@ -6,7 +6,7 @@ from graphcal.metrics.diagram import Diagram, accuracy_interval, consistency_ban
 from graphcal.metrics.ece_variants import degree_binned_error, ece_classwise, ece_top_label, mce
 from graphcal.metrics.floor import CalibrationTest, calibration_test, ece_debiased, ece_floor, floor_interval
 from graphcal.metrics.gate import Judgement, judge
-from graphcal.metrics.intervals import block_ece_interval, ece_interval
+from graphcal.metrics.intervals import block_ece_interval, ece_interval, true_error
 from graphcal.metrics.measurement import Measurement, evaluate
 from graphcal.metrics.names import METRICS, Metric
 from graphcal.metrics.ranking import auroc
@@ -85,6 +85,7 @@ __all__ = [
     "score",
     "signed_gap",
     "smooth_ece",
+    "true_error",
     "underconfidence",
     "worst_slice",
 ]

@@ -10,6 +10,8 @@ and the interval collects the θ that the observed ECE, T = Σ|d_b|, does not co
 
     θ is in the interval when  q_{α/2}(θ) <= T <= q_{1-α/2}(θ),   q of Σ_b |θ u_b + ε*_b|,   Σ|u_b| = 1.
 
+The θ for which T is the median of what it gives is the median-unbiased estimate, `true_error`: too high as often as too low. ECE
+minus its floor is not: noise and error do not add, and it shows 1.6 points of a true 3.6 on 1,000 nodes.
 At θ = 0 this is a test of calibration. The shape u of the true gaps is unknown. With ρ = 1 - Σ var(ε_b) / Σ d_b², the
 share of the observed gaps that noise does not explain, u is ρ² of the observed shape d/T and 1 - ρ² of the noise's
 own shape, sd(ε_b). (ρ² and not ρ: it covers best in simulation; 92-98 % in all cases tried, see the tests.)
@@ -154,6 +156,17 @@ def ece_interval(
 ) -> tuple[float, float]:
     """Interval that contains the binned calibration error (its mean over seeds) with probability `level`; nodes are resampled."""
     return interval_of(*gap_noise(per_seed(log_probs), y, bins, draws, seeded(generator)), level)
+
+
+def true_error(
+    log_probs: Tensor | Sequence[Tensor],
+    y: Tensor,
+    bins: int = 20,
+    draws: int = 1000,
+    generator: torch.Generator | None = None,
+) -> float:
+    """Median-unbiased estimate of the binned calibration error (its mean over seeds): what ECE would be on ever more nodes."""
+    return error_at(*gap_noise(per_seed(log_probs), y, bins, draws, seeded(generator)), 0.5)
 
 
 def block_ece_interval(

@@ -1,7 +1,7 @@
 """Everything that can be said about one method's predictions on one set of nodes, as one typed value.
 
     m = evaluate(log_probs, y, mask, graph=data)
-    m.ece, m.ece_floor, m.ece_interval, m.p, m.worst
+    m.ece, m.ece_floor, m.true_error, m.ece_interval, m.p, m.worst
 
 With several seeds (a list of log-probabilities on the same nodes) every score is the mean over them, intervals and comparisons
 resample the nodes for all seeds together, and `by_seed` keeps each seed's own scores. Tables, pages and results.json are views
@@ -24,9 +24,9 @@ from graphcal.metrics.bins import Reliability
 from graphcal.metrics.comparison import Comparison, compare
 from graphcal.metrics.diagram import Diagram, measure_diagram, rounded
 from graphcal.metrics.ece_variants import degree_binned_error, ece_classwise, ece_top_label, mce
-from graphcal.metrics.floor import calibration_test, floor_interval
+from graphcal.metrics.floor import calibration_test, floor_interval, seeded
 from graphcal.metrics.inputs import per_seed
-from graphcal.metrics.intervals import block_ece_interval, ece_interval
+from graphcal.metrics.intervals import block_ece_interval, error_at, gap_noise, interval_of
 from graphcal.metrics.refinement import calibration_refinement
 from graphcal.metrics.sample_size import LabelLimit, label_limit
 from graphcal.metrics.scores import DECIDED_ERROR, SCORES, Scores, ece, mean_scores, score
@@ -51,7 +51,8 @@ class Measurement(Scores):
     level: float
     by_seed: tuple[Scores, ...] = field(repr=False)
     diagrams: tuple[Diagram, ...] = field(repr=False)  # the binning that was asked for comes first
-    ece_interval: tuple[float, float]  # true binned calibration error, nodes resampled
+    true_error: float  # the binned calibration error behind the noise: median-unbiased estimate
+    ece_interval: tuple[float, float]  # its interval, nodes resampled
     p: float  # of "this model is calibrated"; with several seeds the median
     rejected: int  # seeds whose p is at most 0.05
     coverage_interval: tuple[float, float]  # of the share that may be decided with 5 % errors; mean ends over seeds
@@ -96,7 +97,8 @@ class Measurement(Scores):
         """Plain numbers for JSON: of each score mean, sd and the values of the seeds."""
         found: dict[str, Any] = {"nodes": self.nodes, "seeds": len(self.by_seed), "level": self.level}
         found |= {key: spread([s.to_dict()[key] for s in self.by_seed]) for key in SCORES}
-        found |= {"ece_interval": list(self.ece_interval), "p": self.p, "rejected": self.rejected}
+        found |= {"true_error": self.true_error, "ece_interval": list(self.ece_interval)}
+        found |= {"p": self.p, "rejected": self.rejected}
         found["coverage_interval"] = list(self.coverage_interval)
         found |= {key: value for key in EXTRAS if (value := getattr(self, key)) is not None}
         drawn = {d.reliability.name: d for d in self.diagrams}
@@ -114,12 +116,12 @@ class Measurement(Scores):
         return found
 
     def _repr_html_(self) -> str:
-        low, high = self.ece_interval
+        error, low, high = (f"{100 * e:.1f}" for e in (self.true_error, *self.ece_interval))
         rows = {
             "nodes": f"{self.nodes:,}",
             "accuracy": f"{100 * self.accuracy:.1f} %, says {100 * self.confidence:.1f} %",
             "ECE": f"{100 * self.ece:.2f} % (a perfect model would show {100 * self.ece_floor:.2f} %)",
-            "true error": f"{100 * low:.1f} to {100 * high:.1f} points ({100 * self.level:.0f} % interval)",
+            "true error": f"{error} points, {low} to {high} ({100 * self.level:.0f} % interval)",
             "is it calibrated?": f"p = {self.p:.3g}",
             "NLL, Brier": f"{self.nll:.4f}, {self.brier:.4f}",
             "decided at 5 % error": f"{100 * self.coverage_at_5:.1f} % of the nodes",
@@ -182,6 +184,7 @@ def evaluate(
     by_seed = tuple(score(lp, labels, bins, own) for lp, own in zip(rows, cuts))
     covered = [coverage_interval(lp, labels, DECIDED_ERROR, level) for lp in rows]
     tests = sorted(calibration_test(lp, labels, draws=draws, generator=generator).p for lp in rows)
+    gaps = gap_noise(rows, labels, bins, draws, seeded(generator))
     options: dict[str, Any] = {"bins": bins, "level": level, "draws": draws, "generator": generator}
     found: dict[str, Any] = {
         "level": level,
@@ -190,7 +193,8 @@ def evaluate(
             measure_diagram(rows, labels, *binning)
             for binning in dict.fromkeys([(bins, "equal-width"), *OFFERED_BINNINGS])
         ),
-        "ece_interval": ece_interval(rows, labels, **options),
+        "true_error": error_at(*gaps, 0.5),
+        "ece_interval": interval_of(*gaps, level),
         "p": tests[len(tests) // 2],
         "rejected": sum(p <= 0.05 for p in tests),
         "coverage_interval": (fmean(low for low, _ in covered), fmean(high for _, high in covered)),

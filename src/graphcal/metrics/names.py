@@ -68,7 +68,11 @@ METRICS: dict[str, Metric] = {
         ),
         Metric(
             "ece_excess", "excess", "excess", "percent", "lower",
-            "ECE minus its floor: the part that calibration can repair",
+            "ECE minus its floor: comparable between methods, but less than the true error",
+        ),
+        Metric(
+            "true_error", "true error", "true", "percent", "lower",
+            "the calibration error behind the noise of the measurement (median-unbiased estimate)",
         ),
         Metric("ece_debiased", "debiased ECE", "debiased", "percent", "lower", "ECE minus its sampling bias"),
         Metric(

@@ -125,7 +125,7 @@ class Scores:
 
     @property
     def ece_excess(self) -> float:
-        """ECE above its floor: what calibration could repair."""
+        """ECE above its floor: less than the true error, because noise and error do not simply add."""
         return self.ece - self.ece_floor
 
     def to_dict(self) -> dict[str, Any]:

@@ -18,7 +18,17 @@ from graphcal.metrics.names import METRICS, Metric
 from graphcal.metrics.sample_size import LabelLimit
 from graphcal.reports import wording
 
-TABLE_METRICS = ("accuracy", "ece", "ece_floor", "ece_excess", "nll", "brier", "fit_seconds")
+TABLE_METRICS = (
+    "accuracy",
+    "ece",
+    "ece_floor",
+    "true_error",
+    "nll",
+    "brier",
+    "coverage_at_5",
+    "worst_slice",
+    "fit_seconds",
+)
 DRAWN = ("binnings", "histogram", "slices")  # what the script needs of a method as it is
 
 

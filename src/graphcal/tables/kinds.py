@@ -13,6 +13,7 @@ scoring treats a zero as fitting did.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,14 @@ class Kind:
             return floored
         self._refuse(~np.isfinite(scores).all(0), scores, where, first_row)
         return scores
+
+    def refuse_missing(self, columns: Sequence[Array], where: str | Path, first_row: int) -> None:
+        """Refuse C columns (n,) of logits one of which is not a finite number; one sum per column tells."""
+        for column in columns:
+            with np.errstate(over="ignore", invalid="ignore"):
+                fine = np.isfinite(column.sum(dtype=np.float64))
+            if not fine:
+                self._refuse(~np.isfinite(column), np.stack(columns), where, first_row)
 
     def _log(self, probs: Array, where: str | Path, first_row: int) -> Array:
         total = probs.sum(0)
