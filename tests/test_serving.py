@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch_geometric.nn.models import GCN
 
+from conftest import random_graph
 from graphcal import SCAR, CalibratedModel, observe
 from graphcal.methods.scar import fit_pull
 
@@ -46,7 +47,7 @@ def test_a_signature_without_edges_needs_as_graph(graph):
 def test_on_another_graph_no_node_is_a_training_node(graph):
     model = gcn()
     calibration = fit_pull(observe(model, graph), graph.val_mask, ALPHA, BETA, guarded=False)
-    small = graph.subgraph(torch.arange(50))
+    small = random_graph(nodes=50, train=10, val=20, seed=3)
     log_probs = CalibratedModel(model, calibration)(small.x, small.edge_index)
     z = model(small.x, small.edge_index)
     layer = observe(model, small).final

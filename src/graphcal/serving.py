@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,8 @@ class CalibratedModel(nn.Module):
     torch.Size([500, 5])
     """
 
+    SETTINGS: ClassVar[tuple[str, ...]] = ("pick", "node_type")
+
     def __init__(
         self,
         model: nn.Module,
@@ -62,6 +64,12 @@ class CalibratedModel(nn.Module):
         self._train_mask = train_mask
         self._pick, self._node_type, self._as_graph = pick, node_type, as_graph
         self.eval()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What of its arguments goes into a saved file."""
+        given = {"pick": self._pick, "node_type": self._node_type}
+        return {name: value for name, value in given.items() if isinstance(value, str | int)}
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         call = Call(args, kwargs)

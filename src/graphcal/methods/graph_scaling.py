@@ -33,11 +33,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, training_set_of
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes, training_set_of
 from graphcal.engine.graph_columns import FactUnits, Layout, centred, raw_facts, read_context
 from graphcal.engine.node_order import fitting_order
 from graphcal.engine.stacking import leading, mixture, pooled
 from graphcal.graphs import structure
+from graphcal.identity import fingerprint
 from graphcal.methods.card import Card
 from graphcal.methods.scar import centroid_logits
 from graphcal.methods.stacked_fit import BLOCKS, StackedFit, fit_stack
@@ -97,6 +98,7 @@ class GraphScaling:
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> GraphScaled:
         """Ridges, members and their weights of least leave-one-out NLL on the nodes ``on``; ``stop`` is not used."""
+        on = fitting_nodes(out, on)
         nodes = fitting_order(out, on)
         z, y = centred(out.logits), out.graph.y[nodes]
         graph = out.graph.get("edge_index") is not None
@@ -115,7 +117,7 @@ class GraphScaling:
         state: dict[str, Any] = {
             **_centroids(out, layout), "scale": scale, "centre": units.centre, "spread": units.spread, "low": units.low,
             "high": units.high, "alone_is_known": alone_is_known, "graph": graph, **_labels_state(labels),
-            "predictions": self.predictions, "num_classes": out.num_classes, **training_set_of(out),
+            "predictions": self.predictions, **fitted_on(out, on), **training_set_of(out),
         }  # fmt: skip
         columns = _columns(layout, z[nodes], context, state)
         fitted = fit_stack(layout, columns, z[nodes], y, scale, self.left_out, keep=self.predictions == "keep")
@@ -136,7 +138,7 @@ class GraphScaled(Calibration):
     high: Tensor
     gram: Tensor  # (C, C), or (0, 0) where the final layer is not known
     bias: Tensor  # (C,)
-    train_nodes: Tensor
+    train_keys: Tensor  # of the training nodes (graphcal.identity)
     label_nodes: Tensor  # labelled nodes that neighbours are counted among, and their labels; empty otherwise
     label_values: Tensor
     graph: bool  # the edges were known
@@ -146,7 +148,6 @@ class GraphScaled(Calibration):
     members: list[str]
     note: str
     training_set_worth: float  # by how much knowing the training set lowers leave-one-out NLL
-    graph_nodes: int
 
     @property
     def layout(self) -> Layout:
@@ -155,7 +156,7 @@ class GraphScaled(Calibration):
 
     def context(self, out: Outputs) -> Tensor:
         labels = None
-        if self.reads_labels and out.num_nodes == self.graph_nodes:  # the graph it was fitted on
+        if self.reads_labels and fingerprint(out.graph) == self.fitted_on["fingerprint"]:  # the graph it was fitted on
             labels = torch.full((out.num_nodes,), -1, device=out.logits.device)
             labels[self.label_nodes] = self.label_values
         return read_context(out, self.layout, self.scale, labels, self.alone_is_known)
