@@ -1,34 +1,39 @@
 """A model with its repair, to be shipped: the model's own forward signature, calibrated log-probabilities out.
 
-graph      read off the call: ``x`` and ``edge_index``, ``adj_t``, a `Data`, dicts of a heterogeneous graph; a calibration
-           that does not read the graph needs none
-training   nodes: those of the call's ``train_mask``; else of ``train_mask=``; else those that are recognised by their
-set        content (`graphcal.identity`), wherever they are. A node that is not known to be one, or next to one, is
-           treated as new. So what is said of a node does not depend on what else is in the graph.
-seeds      a model that returns only its first rows (``[:batch_size]``) has their neighbourhoods cut off: these nodes get
-           the plain form of the calibration, what is best said of a node of which only the logits are known
+*The graph* is read off the call: ``x`` and ``edge_index``, ``adj_t``, a `Data`, dicts of a heterogeneous graph. A calibration
+that does not read the graph needs none.
+
+*Training nodes* are those of the call's ``train_mask``; else of ``train_mask=``; else those that are recognised by their
+content (`graphcal.identity`), wherever they stand. A node that is not known to be one, or next to one, is treated as new. So
+what is said of a node does not depend on what else is in the graph.
+
+*Cut neighbourhoods*: a sampled batch (``n_id`` with ``batch_size`` or ``input_id``), or a model that returns its first rows
+only, does not show what a calibration reads off the graph. Rows of ``context``, a table made once on the whole graph by
+``calibration.context(out)``, stand in, looked up by ``n_id``; without it such nodes get the plain form of the calibration:
+what is best said of a node of which only the logits are known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphcal.checks import as_float, check_mask
-from graphcal.core import Calibration, ModelHandle, Outputs
+from graphcal.checks import as_float, check_mask, normalisation_of
+from graphcal.core import Calibration, Outputs
 from graphcal.exporting import Exportable
 from graphcal.identity import node_keys
 from graphcal.observation import Pick, observe
-from graphcal.observation.calls import Call, evaluating, picked, signature_of, unwrapped
+from graphcal.observation.calls import Call, evaluating, picked, signature_of, unwrapped, weighted_call
 from graphcal.observation.endings import logits_of
 from graphcal.observation.graph_views import graph_of_call
 from graphcal.observation.seen_models import SeenModel, two_columns
-from graphcal.observation.watching import watched
+from graphcal.observation.watching import Watch, watched
 
 
 class CalibratedModel(nn.Module):
@@ -36,7 +41,8 @@ class CalibratedModel(nn.Module):
 
     It is in evaluation mode, and runs the model in it, until ``train()`` is called on it. ``train_mask`` says which nodes of
     the graph that is served are training nodes. ``pick`` names the logits among several tensors, ``node_type`` the nodes of a
-    heterogeneous graph, as in `observe`; ``as_graph(*args, **kwargs) -> Data`` serves calls in which no edges are found.
+    heterogeneous graph, as in `observe`; ``as_graph(*args, **kwargs) -> Data`` serves calls in which no edges are found,
+    ``context`` sampled batches.
 
     >>> import graphcal as gc
     >>> data = gc.synthetic(500, seed=0)
@@ -57,10 +63,12 @@ class CalibratedModel(nn.Module):
         pick: Pick | None = None,
         node_type: str | None = None,
         as_graph: Callable[..., Data] | None = None,
+        context: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.model = model
         self.calibration = calibration
+        self.register_buffer("_context", context, persistent=False)
         self._train_mask = train_mask
         self._pick, self._node_type, self._as_graph = pick, node_type, as_graph
         self.eval()
@@ -79,8 +87,8 @@ class CalibratedModel(nn.Module):
             self._check_classes(logits)
             return self.calibration.from_context(logits, logits.new_empty(len(logits), 0))
         graph = self._graph(call)
-        if graph.num_nodes is not None and len(logits) < int(graph.num_nodes):
-            return self._plain(logits)
+        if is_cut(graph, len(logits)):
+            return self._without_neighbourhoods(logits, graph)
         graph.num_nodes = len(logits)
         self._recall_training_nodes(graph)
         with nullcontext() if self._by_context else torch.no_grad():
@@ -95,19 +103,28 @@ class CalibratedModel(nn.Module):
     def _by_context(self) -> bool:
         return type(self.calibration).from_context is not Calibration.from_context
 
-    def _logits(self, call: Call) -> tuple[Tensor, ModelHandle]:
+    def _logits(self, call: Call) -> tuple[Tensor, SeenModel]:
         """Logits (N, C), and the model to be run again for calibrations that do."""
+        inner = unwrapped(self.model)
+        name = type(inner).__name__
 
-        def run(edge_weight: Tensor | None) -> Tensor:
-            kwargs = {**call.kwargs} if edge_weight is None else {**call.kwargs, "edge_weight": edge_weight}
-            output = self.model(*call.args, **kwargs)
+        def run(edge_weight: Tensor | None, model: nn.Module = inner) -> Tensor:
+            given = call if edge_weight is None else weighted_call(call, edge_weight)
+            output = model(*given.args, **given.kwargs)
             if self._pick is None and isinstance(output, dict) and self._node_type in output:
                 output = output[self._node_type]
-            return as_float(picked(output, self._pick, type(unwrapped(self.model)).__name__))
+            return as_float(picked(output, self._pick, name))
 
+        if (
+            self.model is not inner
+        ):  # a compiled model is run as it is; its softmax, if it ends in one, is seen in the other
+            output = run(None, self.model)
+            logits, _ = logits_of(output, Watch(), name)
+            if logits is output and normalisation_of(two_columns(logits)) is None:
+                return two_columns(logits), SeenModel(inner, run, Watch(), None)
         output, watch = watched(lambda: run(None))
-        logits, ending = logits_of(output, watch, type(unwrapped(self.model)).__name__)
-        return two_columns(logits), SeenModel(self.model, run, watch, ending)
+        logits, ending = logits_of(output, watch, name)
+        return two_columns(logits), SeenModel(inner, run, watch, ending)
 
     def _graph(self, call: Call) -> Data:
         graph = self._as_graph(*call.args, **call.kwargs) if self._as_graph else None
@@ -134,26 +151,45 @@ class CalibratedModel(nn.Module):
             if found.any():
                 graph.train_mask = found
 
-    def _outputs(self, logits: Tensor, graph: Data, model: ModelHandle, call: Call) -> Outputs:
-        if not getattr(self.calibration, "reads_hidden", False):
-            return Outputs(logits, graph, model=model)
+    def _outputs(self, logits: Tensor, graph: Data, model: SeenModel, call: Call) -> Outputs:
+        if not self.calibration.reads_hidden:
+            return Outputs(logits, graph, model=replace(model, edge_index=graph.get("edge_index")))
         return observe(self.model, graph, call=lambda module, _: module(*call.args, **call.kwargs), pick=self._pick)
 
-    def _plain(self, logits: Tensor) -> Tensor:
-        """For nodes whose neighbourhood is not known: rows of NaN for what the calibration reads off the graph."""
+    def _without_neighbourhoods(self, logits: Tensor, graph: Data) -> Tensor:
+        """With rows of the table, or of NaN, for what the calibration reads off the graph."""
         self._check_classes(logits)
         if not self._by_context:
             raise ValueError(
-                f"the model returned {len(logits)} rows, fewer than its graph has nodes, and {type(self.calibration).__name__} "
-                "needs the logits of every node: let it return all rows, or choose a calibrator that says what it reads off "
-                "the graph (Calibration.context)"
+                f"{type(self.calibration).__name__} needs the logits and the edges of the whole graph, but this is a sampled "
+                "batch, or the model returned fewer rows than there are nodes: call it on the whole graph, or choose a "
+                "calibrator that says what it reads off the graph (Calibration.context)"
             )
-        alone = Data(edge_index=torch.empty(2, 0, dtype=torch.long, device=logits.device), num_nodes=len(logits))
-        context = self.calibration.context(Outputs(logits, alone))
-        return self.calibration.from_context(logits, torch.full_like(context, torch.nan))
+        table, ids = self.get_buffer("_context") if self._context is not None else None, graph.get("n_id")
+        if table is None or ids is None:
+            alone = Data(edge_index=torch.empty(2, 0, dtype=torch.long, device=logits.device), num_nodes=len(logits))
+            context = self.calibration.context(Outputs(logits, alone))
+            return self.calibration.from_context(logits, torch.full_like(context, torch.nan))
+        ids = ids[: len(logits)].to(table.device)
+        if int(ids.max()) >= len(table):
+            raise ValueError(
+                f"n_id names node {int(ids.max())}, but the table has {len(table)} rows: make it on the graph the batches "
+                "are drawn from, context=calibration.context(out)"
+            )
+        return self.calibration.from_context(logits, table[ids].to(logits.device))
 
     def _check_classes(self, logits: Tensor) -> None:
         if self.calibration.num_classes not in (None, logits.shape[1]):
             raise ValueError(
                 f"this calibration was fitted on {self.calibration.num_classes} classes, the logits have {logits.shape[1]}"
             )
+
+
+def is_cut(graph: Data, rows: int) -> bool:
+    """The neighbourhoods are not all there: a sampled batch, or fewer rows of logits than nodes."""
+    if graph.get("n_id") is not None and ("batch_size" in graph or "input_id" in graph):
+        return True
+    if "num_nodes" in graph or graph.get("x") is not None:
+        return rows < int(graph.num_nodes)
+    edges = graph.get("edge_index")
+    return edges is not None and edges.numel() > 0 and rows <= int(edges.max())
