@@ -4,7 +4,7 @@
     python benchmarks/decisions.py table --out DIR > results/decisions.md
 
 Per graph a GCN is trained with three seeds on the graph's usual split and calibrated on its validation nodes. Of the
-labelled nodes outside training and validation, 500 (at most two fifths) are drawn at random as certification nodes, twenty
+labelled nodes outside training and validation, 500 (at most two fifths) are drawn at random as certification nodes, forty
 times per seed; the rest is to be decided. Each rule sees the labels of the certification nodes only; those of the rest say
 whether its promise was kept. Rules: ours (realised errors of the pool), SGR, LTT with Bonferroni over 40 thresholds (both of
 tests/decisions/reference_rules.py), and the naive rule: the lowest threshold above which the certification nodes show at most
@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "decisions"))
 GRAPHS = ("cora", "citeseer", "pubmed", "photo", "computers", "cs", "physics", "chameleon", "squirrel")
 METHODS = ("none", "ts", "graph-scaling")
 TARGETS = (0.05, 0.10)
-CERTAINTY, LABELS, SEEDS, DRAWS = 0.95, 500, 3, 20
+CERTAINTY, LABELS, SEEDS, DRAWS = 0.95, 500, 3, 40
 RULES = ("ours", "sgr", "ltt", "naive")
 
 

@@ -29,6 +29,7 @@ FLOORS = [
     {"plots"},
     {"reports", "bench"},
     {"pipeline"},
+    {"integrations"},
     {"cli"},
     {"__main__"},
     {"paper"},

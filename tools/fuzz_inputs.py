@@ -111,7 +111,7 @@ def broken_array(values: np.ndarray, rng: random.Random) -> np.ndarray:
         if kind == 5:
             return values.reshape(rng.choice(((-1,), (1, -1), (-1, 1), (1, 1, -1), (2, -1))))
     except (ValueError, TypeError):
-        return values[:0]
+        return values.reshape(-1)[:0]
     if kind == 6:
         return values[: rng.randrange(len(values) + 1)] if values.ndim else values
     if kind == 7 and values.ndim:

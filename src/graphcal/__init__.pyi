@@ -37,6 +37,8 @@ from graphcal.pipeline import run as run
 from graphcal.reports import report as report
 from graphcal.serving import CalibratedModel as CalibratedModel
 from graphcal.study import Study as Study
+from graphcal.tables.calibration import calibrate as calibrate
+from graphcal.tables.exporting import export as export
 from graphcal.training import Run as Run
 from graphcal.training import Training as Training
 from graphcal.training import param_groups as param_groups

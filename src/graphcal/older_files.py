@@ -34,6 +34,10 @@ def upgraded(
 def _upgraded(
     header: dict[str, Any], tensors: dict[str, Tensor], form: int
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    if header["class"] == "Chosen":  # what `auto` was: the calibration it chose is all that is left of it
+        inner = {key.removeprefix("calibration."): t for key, t in tensors.items()}
+        chosen = {**header["parts"]["calibration"], "num_classes": header.get("num_classes")}
+        return _upgraded(chosen, inner, form)
     own = {name: tensors[name] for name in header["tensors"] if name in tensors}
     settings, name = dict(header["settings"]), header["class"]
     absent = [field for field in header["tensors"] if field not in tensors]  # refused later, by name

@@ -46,8 +46,15 @@ KEYS: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def save(calibration: Calibration | CalibratedModel, path: str | os.PathLike[str]) -> Path:
+def save(
+    calibration: Calibration | CalibratedModel,
+    path: str | os.PathLike[str],
+    reference: Mapping[str, Any] | None = None,
+) -> Path:
     """Write ``calibration``, or a model with its calibration, to ``path``. The file appears whole or not at all.
+
+    ``reference`` is what its predictions looked like when it was fitted (`graphcal.metrics.reference_summary`): `graphcal watch`
+    compares later ones with it.
 
     >>> import tempfile
     >>> import graphcal as gc
@@ -84,7 +91,29 @@ def save(calibration: Calibration | CalibratedModel, path: str | os.PathLike[str
             f"{type(calibration).__name__} has a setting that JSON cannot hold: {error}; keep numbers in tensors"
         ) from None
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in state.items()}
-    return write_atomically(path, to_bytes(tensors, metadata={"graphcal": header, "sha256": checksum(header, tensors)}))
+    metadata = {"graphcal": header} | ({} if reference is None else {"reference": json.dumps(dict(reference))})
+    metadata["sha256"] = checksum(metadata, tensors)
+    return write_atomically(path, to_bytes(tensors, metadata=metadata))
+
+
+def read_reference(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The ``reference`` that a calibration was saved with."""
+    from safetensors import SafetensorError, safe_open
+
+    if not Path(path).is_file():
+        raise ValueError(f"no saved calibration at {os.fspath(path)}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+        found = json.loads(metadata["reference"]) if "reference" in metadata else None
+    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+        raise ValueError(f"{os.fspath(path)} is not a readable calibration: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(
+            f"{os.fspath(path)} does not say what its predictions looked like when it was fitted: save it with "
+            "gc.save(calibration, path, reference=gc.metrics.reference_summary(log_probs))"
+        )
+    return found
 
 
 def restore(path: str | os.PathLike[str], model: nn.Module | None = None) -> Any:
@@ -116,9 +145,10 @@ def restore(path: str | os.PathLike[str], model: nn.Module | None = None) -> Any
     return CalibratedModel(model, calibration, **settings)
 
 
-def checksum(header: str, tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of the header and of every tensor's name, type, shape and bytes."""
-    digest = hashlib.sha256(header.encode())
+def checksum(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of the metadata but for this sum, and of every tensor's name, type, shape and bytes."""
+    said = {name: text for name, text in metadata.items() if name != "sha256"}
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()
         digest.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
@@ -152,7 +182,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             f"{path} has format {form} (graphcal {header.get('versions', {}).get('graphcal', header.get('version'))}); this "
             f"version reads formats {', '.join(map(str, (*OLDER, FORMAT)))}"
         )
-    if metadata.get("sha256") != checksum(metadata["graphcal"], tensors):
+    if metadata.get("sha256") != checksum(metadata, tensors):
         raise ValueError(f"{path} is damaged: its contents do not match its checksum")
     return header, tensors
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 T = TypeVar("T")
@@ -48,8 +48,7 @@ class Names(Mapping[str, T], Generic[T]):
 
     @cached_property
     def _announced(self) -> dict[str, EntryPoint]:
-        points = entry_points(group=f"graphcal.{self.kind}s")
-        return {point.name: point for point in points if point.name not in self.own and _is_there(point)}
+        return {name: point for name, point in announced(self.kind).items() if name not in self.own}
 
     def __getitem__(self, name: str) -> T:
         if name in self.own:
@@ -81,11 +80,15 @@ class Names(Mapping[str, T], Generic[T]):
         return "" if point is None else str(point.value).partition(":")[0].partition(".")[0]
 
 
+def announced(kind: str) -> dict[str, EntryPoint]:
+    """What installed packages announce of a kind; nothing is imported."""
+    return {point.name: point for point in entry_points(group=f"graphcal.{kind}s") if _is_there(point)}
+
+
 def _is_there(point: EntryPoint) -> bool:
     """A part of graphcal that was taken out (`graphcal.paper`) is not announced, though the installed metadata still name it."""
-    if not point.value.startswith("graphcal."):
+    module = point.value.partition(":")[0]
+    if not module.startswith("graphcal."):
         return True
-    try:
-        return find_spec(point.value.partition(":")[0]) is not None
-    except ModuleNotFoundError:
-        return False
+    place = Path(__file__).parent.joinpath(*module.split(".")[1:])  # found without importing its package
+    return place.is_dir() or place.with_suffix(".py").is_file()

@@ -94,13 +94,17 @@ class Study:
         return {name: [one(lp) for lp in self.log_probs(name)] for name in self.recipes}
 
     def measure(self, nodes: Tensor, bins: int = 20, before: str = "none") -> dict[str, Measurement]:
-        """Everything about every recipe on ``nodes``, over all runs; compared with the recipe ``before``."""
+        """Everything about every recipe on ``nodes``, over all runs; compared with the recipe ``before``.
+
+        Without edges there are no slices of the graph.
+        """
+        graph = self.graph if self.graph.get("edge_index") is not None else None
         return {
             name: evaluate(
                 self.log_probs(name),
                 self.graph.y,
                 nodes,
-                self.graph,
+                graph,
                 bins,
                 before=self.log_probs(before) if name != before and before in self.recipes else None,
                 thorough=False,

@@ -41,7 +41,8 @@ def test_a_sweep_has_a_point_for_each_value(tmp_path: Path) -> None:
     session.run(Serial(), lambda: None)
     figure = figure_of(session.table())
     assert figure is not None
-    (line,) = figure.axes[0].lines
+    (curve,) = figure.axes[0].containers  # with bars of one deviation
+    line = curve.lines[0]
     assert list(line.get_xdata()) == [0.0, 0.1]
     assert list(line.get_ydata()) == [row.entries["swept"].mean("ece") for row in session.table().rows]
     assert len(figure.axes) == 2

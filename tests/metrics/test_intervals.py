@@ -71,7 +71,7 @@ def test_seeds_of_a_large_sample_use_normal_noise_and_agree(monkeypatch):
     y = predictions(3000, scale=0.7)[1]
     seeds = [predictions(3000, scale=s)[0] for s in (0.6, 0.7, 0.8)]
     resampled = ece_interval(seeds, y, draws=2000)
-    monkeypatch.setattr("graphcal.metrics.intervals.RESAMPLE_UP_TO", 100)
+    monkeypatch.setattr("graphcal.metrics.inputs.RESAMPLE_UP_TO", 100)
     assert ece_interval(seeds, y, draws=2000) == pytest.approx(resampled, abs=0.003)
 
 

@@ -76,7 +76,8 @@ def _rank_blocks(table: Table) -> list[Block]:
     body = [cells([table.preset.title_of(m), f"{mean:.2f}"]) for m, mean in zip(ranks.names, ranks.mean)]
     text = (
         f"Over {ranks.tasks} graphs, the rows of each averaged; two methods whose mean ranks differ by less than the "
-        f"critical difference {ranks.critical_difference:.2f} (Nemenyi, {LEVEL:.0%}) are not told apart. Friedman: p = {ranks.p:.2g}."
+        f"critical difference {ranks.critical_difference:.2f} (Nemenyi, {LEVEL:.0%}) are not told apart. "
+        f"Friedman: p = {ranks.p:.2g}."
     )
     return [Heading(2, "Mean ranks"), Grid(["method", "mean rank"], body), paragraph(text)]
 

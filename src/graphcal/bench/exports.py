@@ -2,6 +2,8 @@
 
 NAME.md NAME.html NAME.tex    the table for people
 NAME.csv NAME-runs.csv        one line per method, one line per run
+NAME-bins.csv                 of a figure of reliability: one line per bin, means over runs
+NAME-seconds.csv              of a figure of running time: one line per method
 NAME.svg                      a figure, where there is one to draw
 NAME-seconds.md               how long it took: different every time; all others are the same bytes for the same records
 """
@@ -15,10 +17,10 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from graphcal.bench.contents import axis_cells, axis_title, seconds_blocks, table_blocks
+from graphcal.bench.contents import PARTS, axis_cells, axis_title, seconds_blocks, table_blocks
 from graphcal.bench.costs import clock
 from graphcal.bench.document import Block, Command, Drawing, Heading, html, markdown, paragraph
-from graphcal.bench.figures import figure_of
+from graphcal.bench.figures import figure_of, reliability_of
 from graphcal.bench.tabulation import Table
 from graphcal.files import write_atomically
 from graphcal.plots.figure import svg
@@ -39,6 +41,7 @@ def write_files(table: Table, folder: Path) -> list[Path]:
         f"{name}.tex": latex(table),
         f"{name}.html": html(table.preset.title, shown),
         f"{name}-seconds.md": markdown(seconds_blocks(table)),
+        **_data_of_figure(table),
         **{figure.file: figure.svg for figure in drawing},
     }
     return [write_atomically(folder / file, text) for file, text in texts.items()]
@@ -58,9 +61,18 @@ def publish(table: Table, command: str, folder: Path) -> list[Path]:
         f"{name}.md": markdown([title, *drawing, *blocks, *how, *seconds_blocks(table, level=2)]),
         f"{name}.csv": csv_of_methods(table),
         f"{name}-runs.csv": csv_of_runs(table),
+        **_data_of_figure(table),
         **{figure.file: figure.svg for figure in drawing},
     }
     return [write_atomically(folder / file, text) for file, text in texts.items()]
+
+
+def _data_of_figure(table: Table) -> dict[str, str]:
+    """What a figure shows beside the metrics of its runs, so that it can be drawn again from files (`bench.files`)."""
+    name, kind = table.preset.name, table.preset.kind
+    if kind in ("reliability", "histograms"):
+        return {f"{name}-bins.csv": csv_of_bins(table)}
+    return {f"{name}-seconds.csv": csv_of_seconds(table)} if kind == "runtime" else {}
 
 
 def _drawing(table: Table) -> list[Drawing]:
@@ -133,10 +145,40 @@ def csv_of_runs(table: Table) -> str:
     return _csv(header, body)
 
 
+def csv_of_bins(table: Table) -> str:
+    """One line per bin: its nodes, their mean confidence, and how many were right; means over runs."""
+    names = list(table.rows[0].place)
+    body: list[list[Any]] = []
+    for row in table.rows:
+        for method, entry in row.entries.items():
+            rel = reliability_of(entry) if entry.records else None
+            for k in range(len(rel.count) if rel else 0):
+                assert rel is not None
+                numbers = [rel.edges[k], rel.edges[k + 1], rel.count[k], rel.conf_sum[k], rel.right_sum[k]]
+                body.append([*(row.place[n] for n in names), method, *(f"{float(x):.6f}" for x in numbers)])
+    return _csv([*names, "method", "low", "high", "nodes", "confidence_sum", "right"], body)
+
+
+def csv_of_seconds(table: Table) -> str:
+    """Mean seconds of one core for one run, by method."""
+    names = list(table.rows[0].place)
+    body = [
+        [*(row.place[n] for n in names), method, *(f"{entry.seconds(part):.4f}" for part in PARTS)]
+        for row in table.rows
+        for method, entry in row.entries.items()
+        if entry.records
+    ]
+    return _csv([*names, "method", *PARTS], body)
+
+
 def latex(table: Table) -> str:
     """The grid with booktabs; bold as in the Markdown."""
-    head = [*map(axis_title, table.axes), *(_escaped(table.preset.title_of(m)) for m in table.methods)]
-    lines = [f"% {table.preset.title}. Source: {table.preset.source}.",
+    head = [
+        *(_escaped(axis_title(axis)) for axis in table.axes),
+        *(_escaped(table.preset.title_of(m)) for m in table.methods),
+    ]
+    about = " ".join(f"{table.preset.title}. Source: {table.preset.source}.".split())
+    lines = [f"% {about}",
              rf"\begin{{tabular}}{{{'l' * len(table.axes)}{'r' * len(table.methods)}}}", r"\toprule",
              " & ".join(head) + r" \\", r"\midrule"]  # fmt: skip
     for row in table.rows:
@@ -152,5 +194,12 @@ def latex(table: Table) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
+LATEX = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    **{mark: rf"\{mark}" for mark in "_%&#${}"},
+}  # fmt: skip
+
+
 def _escaped(text: str) -> str:
-    return text.replace("_", r"\_").replace("%", r"\%").replace("&", r"\&")
+    """Text that LaTeX prints as it is: nothing in it is a command."""
+    return "".join(LATEX.get(mark, mark) for mark in " ".join(text.split()))

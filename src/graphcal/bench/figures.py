@@ -9,6 +9,7 @@ table        mean ranks with their critical difference, where there are enough r
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +19,24 @@ from graphcal.bench.tabulation import Entry, Row, Table
 from graphcal.metrics.bins import Reliability, mean_reliability
 from graphcal.metrics.names import metric_of
 from graphcal.metrics.ranks import Ranks
-from graphcal.plots import draw_confidences, draw_reliability, draw_runtime, draw_sweep
+from graphcal.plots import draw_confidences, draw_reliability
+from graphcal.plots.curves import STYLE, draw_curves, draw_points, place_labels
 from graphcal.plots.figure import HEIGHT, panels
 
 if TYPE_CHECKING:
     from graphcal.plots.figure import Axes, Figure
 
 
+TICKS = (2, 3, 4, 5, 6, 8, 10, 15, 20, 30)  # of a logarithmic axis of ECE, in percent
+
+
 def figure_of(table: Table) -> Figure | None:
     """The figure of a preset, or None where there is nothing to draw yet."""
+    import matplotlib as mpl
+
     draw: dict[str, Callable[[Table], Figure | None]] = {
-        "reliability": lambda t: _diagrams(t, lambda rel, ax: draw_reliability(rel, ax)),
-        "histograms": lambda t: _diagrams(t, draw_confidences),
+        "reliability": _reliabilities,
+        "histograms": _histograms,
         "sweep": _sweep,
         "runtime": _runtime,
         "table": _rank_diagram,
@@ -37,7 +44,8 @@ def figure_of(table: Table) -> Figure | None:
     }
     if table.preset.kind not in draw:
         raise ValueError(f"unknown kind {table.preset.kind!r} of preset; choose one of {', '.join(draw)}")
-    return draw[table.preset.kind](table)
+    with mpl.rc_context(STYLE):
+        return draw[table.preset.kind](table)
 
 
 def reliability_of(entry: Entry) -> Reliability:
@@ -56,12 +64,17 @@ def _reliability(bins: Mapping[str, Any]) -> Reliability:
 
 
 def _name(table: Table, row: Row, without: Sequence[str] = ()) -> str:
+    """What a row is called: the axes that vary."""
     shown = [n for n in table.axes if n not in without] or ["dataset"]
     return ", ".join(str(row.place[n]) for n in shown)
 
 
-def _diagrams(table: Table, draw: Callable[[Reliability, Axes], None]) -> Figure | None:
-    """A line of panels for each graph: methods side by side, or the values of one axis."""
+def _letter(ax: Axes, number: int, title: str = "") -> None:
+    ax.set_title(f"{chr(ord('a') + number)}  {title}".rstrip(), loc="left", fontweight="bold")
+
+
+def _diagrams(table: Table) -> dict[str, list[tuple[str, Entry]]]:
+    """For each graph, what stands side by side: methods, or the values of one axis."""
     across = table.preset.figure.get("columns")
     lines: dict[str, list[tuple[str, Entry]]] = {}
     for row in table.rows:
@@ -70,23 +83,74 @@ def _diagrams(table: Table, draw: Callable[[Reliability, Axes], None]) -> Figure
             title = f"{across} {row.place[across]:g}" if across else table.preset.title_of(method)
             if entry.records:
                 line.append((title, entry))
-    lines = {name: line for name, line in lines.items() if line}
+    return {name: line for name, line in lines.items() if line}
+
+
+def _grid_of(
+    lines: Mapping[str, Sequence[tuple[str, Entry]]],
+    draw: Callable[[Reliability, Axes], None],
+    width: float,
+    height: float,
+) -> tuple[Figure, list[Axes]]:
+    """A row of panels for each graph, with the same axes everywhere; columns are named above, graphs at the left."""
+    from matplotlib.figure import Figure
+
+    columns = max(len(line) for line in lines.values())
+    figure = Figure(figsize=(width * columns + 0.5, height * len(lines) + 0.5), layout="constrained")
+    axes = figure.subplots(len(lines), columns, squeeze=False, sharex=True, sharey=True)
+    used: list[Axes] = []
+    for number, (place, (name, line)) in enumerate(zip(axes, lines.items())):
+        for ax in place[len(line) :]:
+            ax.set_visible(False)
+        for ax, (title, entry) in zip(place, line):
+            draw(reliability_of(entry), ax)
+            _letter(ax, len(used), title if number == 0 else "")
+            words = f"ECE {entry.mean('ece'):.1f} ± {entry.sd('ece'):.1f}\nfloor {entry.mean('ece_floor'):.1f}"
+            ax.text(0.04, 0.95, words, transform=ax.transAxes, va="top", fontsize=7, linespacing=1.35)
+            ax.set_xlabel("confidence" if number == len(lines) - 1 else "")
+            if ax is not place[0]:
+                ax.set_ylabel("")
+            used.append(ax)
+        place[0].set_ylabel(f"{name}\n\n{place[0].get_ylabel()}")
+    return figure, used
+
+
+def _reliabilities(table: Table) -> Figure | None:
+    lines = _diagrams(table)
     if not lines:
         return None
-    figure, axes = panels(len(lines), max(len(line) for line in lines.values()))
-    for axis in axes.flat:
-        axis.set_visible(False)
-    for place, (name, line) in zip(axes, lines.items()):
-        for ax, (title, entry) in zip(place, line):
-            ax.set_visible(True)
-            draw(reliability_of(entry), ax)
-            ax.set_title(
-                f"{name}: {title}\nECE {entry.mean('ece'):.1f}, floor {entry.mean('ece_floor'):.1f}", fontsize="small"
-            )
+
+    def draw(rel: Reliability, ax: Axes) -> None:
+        draw_reliability(rel, ax)
+        ax.set_title("")
+
+    figure, used = _grid_of(lines, draw, 1.95, 1.95)
+    handles, labels = used[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    return figure
+
+
+def _histograms(table: Table) -> Figure | None:
+    lines = _diagrams(table)
+    if not lines:
+        return None
+
+    def draw(rel: Reliability, ax: Axes) -> None:
+        draw_confidences(rel, ax)
+        legend = ax.get_legend()
+        if legend is not None:
+            legend.remove()
+
+    figure, used = _grid_of(lines, draw, 1.95, 1.55)
+    handles, labels = used[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     return figure
 
 
 def _sweep(table: Table) -> Figure | None:
+    """Metrics over an axis: one line per method with bars of one sd, a panel per graph and metric, the same y for all graphs."""
+    from matplotlib.figure import Figure
+
     asked = table.preset.figure
     x, metrics = asked["x"], asked["metrics"]
     graphs: dict[str, list[Row]] = {}
@@ -95,35 +159,90 @@ def _sweep(table: Table) -> Figure | None:
             graphs.setdefault(_name(table, row, [x]), []).append(row)
     if not graphs:
         return None
-    figure, axes = panels(len(graphs), len(metrics), 1.5 * HEIGHT)
-    for place, (name, rows) in zip(axes, graphs.items()):
-        for ax, metric in zip(place, metrics):
-            curves = {
-                table.preset.title_of(m): [
-                    row.entries[m].mean(metric) if row.entries[m].records else float("nan") for row in rows
-                ]
-                for m in table.methods
-            }
-            draw_sweep(
-                [float(row.place[x]) for row in rows], curves, ax, asked.get("label", x), bool(asked.get("log", False))
-            )
-            ax.set_title(name, fontsize="small")
-            ax.set_ylabel(metric_of(metric).heading)
+    across = [(name, rows, metric) for name, rows in graphs.items() for metric in metrics]
+    figure = Figure(figsize=(2.75 * len(across) + 0.3, 2.6), layout="constrained")
+    axes = figure.subplots(1, len(across), squeeze=False, sharey=len(metrics) == 1)[0]
+    for number, (ax, (name, rows, metric)) in enumerate(zip(axes, across)):
+        values = [float(row.place[x]) for row in rows]
+        if asked.get("scale"):
+            ax.set_xscale(asked["scale"], **({"linthresh": asked["linear"]} if "linear" in asked else {}))
+        if "range" in asked:
+            ax.axvspan(*asked["range"], color="#888888", alpha=0.12, linewidth=0)
+        ax.set_ylim(*_limits(table, across, metric))
+        floor = (
+            [statistics.fmean(e.mean("ece_floor") for e in row.entries.values()) for row in rows]
+            if metric == "ece"
+            else []
+        )
+        draw_curves(values, _curves(table, rows, metric), ax, floor)
+        _letter(ax, number, name if len(graphs) > 1 else metric_of(metric).title)
+        ax.set_xlabel(asked.get("label", x))
+        ax.set_ylabel(metric_of(metric).heading if number == 0 or len(metrics) > 1 else "")
     return figure
 
 
+def _curves(table: Table, rows: Sequence[Row], metric: str) -> dict[str, tuple[list[float], list[float]]]:
+    """Means and deviations by method; a method that says the same as one before it is left out."""
+    curves: dict[str, tuple[list[float], list[float]]] = {}
+    for m in table.methods:
+        done = [row.entries[m] for row in rows]
+        curve = (
+            [e.mean(metric) if e.records else float("nan") for e in done],
+            [e.sd(metric) if e.records else 0.0 for e in done],
+        )
+        if curve not in curves.values():
+            curves[table.preset.title_of(m)] = curve
+    return curves
+
+
+def _limits(table: Table, across: Sequence[tuple[str, Sequence[Row], str]], metric: str) -> tuple[float, float]:
+    """Room for every curve of this metric with its bars."""
+    ends = [
+        mean + sign * sd
+        for _, rows, of in across
+        if of == metric
+        for means, sds in _curves(table, rows, metric).values()
+        for mean, sd in zip(means, sds)
+        for sign in (-1, 1)
+        if mean == mean
+    ]
+    low, high = min(ends), max(ends)
+    room = 0.06 * max(high - low, 0.5)
+    return (0.0 if metric == "ece" else low - room), high + room
+
+
 def _runtime(table: Table) -> Figure | None:
+    """Seconds against ECE, a panel per graph with the same y; the floor is dashed."""
+    from matplotlib.figure import Figure
+
     rows = [row for row in table.rows if any(entry.records for entry in row.entries.values())]
     if not rows:
         return None
-    figure, axes = panels(len(rows), 1, 2.6 * HEIGHT)
-    for ax, row in zip(axes[:, 0], rows):
+    figure = Figure(figsize=(3.1 * len(rows), 3.4), layout="constrained")
+    axes = figure.subplots(1, len(rows), squeeze=False, sharey=True)[0]
+    points = []
+    for number, (ax, row) in enumerate(zip(axes, rows)):
         done = {m: entry for m, entry in row.entries.items() if entry.records}
         seconds = [sum(entry.seconds(part) for part in ("train", "search", "fit", "apply")) for entry in done.values()]
-        ece = [entry.mean("ece") / 100 for entry in done.values()]
-        draw_runtime([table.preset.title_of(m) for m in done], seconds, ece, ax)
+        ece, sd = ([f(entry) for entry in done.values()] for f in (lambda e: e.mean("ece"), lambda e: e.sd("ece")))
+        short = table.preset.figure.get("names", {})
+        names = [short.get(m, table.preset.title_of(m)) for m in done]
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_yticks(TICKS, [str(tick) for tick in TICKS])
+        ax.tick_params(axis="y", which="minor", left=False, labelleft=False)
+        draw_points(seconds, ece, sd, ax)
+        floor = statistics.fmean(entry.mean("ece_floor") for entry in done.values())
+        ax.axhline(floor, linestyle="--", linewidth=0.9, color="#555555", alpha=0.7)
+        ax.text(0.99, floor, "floor", transform=ax.get_yaxis_transform(), ha="right", va="top", fontsize=7, alpha=0.7)
+        _letter(ax, number, _name(table, row))
         ax.set_xlabel("seconds of one core: training, search, fit")
-        ax.set_title(_name(table, row), fontsize="small")
+        points.append((names, seconds, ece, sd, ax))
+    axes[0].set_ylabel(metric_of("ece").heading)
+    ends = [(e - s, e + s) for _, _, ece, sd, _ in points for e, s in zip(ece, sd)]
+    axes[0].set_ylim(0.85 * min(low for low, _ in ends), 1.15 * max(high for _, high in ends))
+    for names, seconds, ece, sd, ax in points:
+        place_labels(names, seconds, ece, sd, ax)
     return figure
 
 
@@ -143,5 +262,5 @@ def _rank_diagram(table: Table) -> Figure | None:
     figure, axes = panels(1, 1, 2.5 * HEIGHT)
     draw_ranks(named, axes[0][0])
     title = metric_of(table.preset.metric).title
-    axes[0][0].set_title(f"{title}: mean ranks over {found.tasks} rows", fontsize="small")
+    axes[0][0].set_title(f"{title}: mean ranks over {found.tasks} graphs", fontsize="small")
     return figure

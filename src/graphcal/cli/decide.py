@@ -55,7 +55,7 @@ def decide(
 ) -> None:
     """Which nodes can be decided automatically, and which need a person?
 
-    Rows with a label certify the promise: they must not have trained, stopped or calibrated the model. All other rows are decided.
+    Rows with a label certify the promise: they must not have trained, stopped or calibrated the model. All others are decided.
     Exit code 0: some nodes can be decided. 1: none, and more labels would not help. 2: bad input. 3: none with so few labels.
 
         graphcal decide predictions.parquet --max-error 0.05 --random-draw
@@ -67,7 +67,7 @@ def decide(
     from graphcal.tables.reading import read_table
 
     check_writable(out.parent)
-    path = predictions / "predictions.parquet" if (predictions / "predictions.parquet").is_file() else predictions
+    path = predictions / "calibrated.parquet" if (predictions / "calibrated.parquet").is_file() else predictions
     table = read_table(path, kind=kind or None, classes=classes or None, labels=labels, split=split or None)
     used = None if table.split is None else table.split.train | table.split.val
     outcome = decide_rows(
@@ -98,14 +98,20 @@ def _show(outcome: Outcome, notes: list[str], out: Path) -> None:
 
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{outcome.decision.sentence}[/]")
+    if outcome.members is not None:
+        m = outcome.members
+        console.print(
+            f"By their probabilities about {m.value:,.0f} of the {outcome.decision.nodes:,} nodes are of "
+            f"{outcome.decision.positive}; the labels alone say {m.low:,.0f} to {m.high:,.0f}."
+        )
     if outcome.looks is not None:
         console.print(outcome.looks.sentence)
     if outcome.sets is not None:
         facts = outcome.sets.to_dict()
         low, high = (f"{100 * end:.1f}" for end in facts["band"])
         console.print(
-            f"Prediction sets cover {100 * facts['coverage']:g} % on average over draws ({low} to {high} % for these labels, 90 % "
-            f"band); they hold {facts['mean_size']:.2f} classes on average, {100 * facts['single']:.0f} % hold one."
+            f"Prediction sets cover {100 * facts['coverage']:g} % on average over draws ({low} to {high} % for these labels, "
+            f"90 % band); they hold {facts['mean_size']:.2f} classes on average, {100 * facts['single']:.0f} % hold one."
         )
     console.print(_table(outcome.curve))
     for note in notes:

@@ -101,7 +101,22 @@ def read_arrays(path: str | os.PathLike[str], wanted: Collection[str]) -> tuple[
             entries = sum(_entries(archive, members[name]) for name in asked)
         check_memory(path, WORKING * entries, f"its {entries:,} numbers")
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in asked}, list(members)
+            return {name: _native(file[name]) for name in asked}, list(members)
+
+
+def require_arrays(path: str | os.PathLike[str], wanted: Collection[str]) -> dict[str, np.ndarray]:
+    """These arrays of an .npz file, all of them; others it has (objects, even) are not touched."""
+    parts, names = read_arrays(path, wanted)
+    missing = [key for key in wanted if key not in parts]
+    if missing:
+        raise ValueError(f"{os.fspath(path)}: keys missing: {', '.join(missing)}; found: {', '.join(names) or 'none'}")
+    return {key: parts[key] for key in wanted}
+
+
+def _native(values: np.ndarray) -> np.ndarray:
+    """In this machine's byte order; half precision as single, which sparse matrices have."""
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    return values.astype(np.float32) if values.dtype == np.float16 else values
 
 
 def _entries(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
@@ -219,7 +234,7 @@ def check_edge_index(edge_index: np.ndarray, nodes: int, where: str | os.PathLik
         raise ValueError(
             f"{os.fspath(where)}: edge_index, edge {wrong[0] + 1}: {edge} has an end outside 0..{nodes - 1}"
         )
-    return edge_index
+    return edge_index if edge_index.size else edge_index.astype(np.int64)
 
 
 def save_npz(path: Path, graph: GraphArrays) -> None:

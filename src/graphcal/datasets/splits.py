@@ -29,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graphcal.datasets.arrays import GraphArrays
+from graphcal.datasets.arrays import GraphArrays, check_splits, require_arrays
 
 RATES = (20, 40, 60)
 
@@ -124,9 +124,9 @@ def gats(graph: GraphArrays, asked: Request) -> Split:
     number, fold = divmod(asked.split, 3)
     path = asked.lists / f"gats_{asked.name}.npz" if asked.lists else None
     if path and path.exists():
-        with np.load(path, allow_pickle=False) as lists:
-            folds = [lists[f"split{number}_fold{k}"] for k in range(3)]
-            test = lists[f"split{number}_test"]
+        *folds, test = require_arrays(
+            path, [f"split{number}_{part}" for part in ("fold0", "fold1", "fold2", "test")]
+        ).values()
         notes: tuple[str, ...] = ()
     else:
         folds, test = _gats_rule(graph, np.random.default_rng([asked.seed, number]))
@@ -154,8 +154,8 @@ def geom_gcn(graph: GraphArrays, asked: Request) -> Split:
                 f"protocol 'geom-gcn' for {asked.name} needs geom-gcn's lists: set GRAPHCAL_DATA to a folder "
                 f"that has splits/geomgcn_{asked.name}.npz"
             )
-        with np.load(path, allow_pickle=False) as lists:
-            masks = {key: lists[key] for key in ("train_masks", "val_masks", "test_masks")}
+        masks = require_arrays(path, ("train_masks", "val_masks", "test_masks"))
+        check_splits(masks, graph.num_nodes, path)
     train, val, test = (np.flatnonzero(masks[f"{part}_masks"][asked.split]) for part in ("train", "val", "test"))
     return Split(train, val, test)
 
@@ -170,8 +170,9 @@ def _shares(graph: GraphArrays, asked: Request, train: float, val: float) -> Spl
 def linkx(graph: GraphArrays, asked: Request) -> Split:
     path = asked.lists / f"linkx_{asked.name}.npz" if asked.lists else None
     if path and path.exists():
-        with np.load(path, allow_pickle=False) as lists:
-            train, val, test = (lists[f"split{asked.split}_{part}"] for part in ("train", "val", "test"))
+        train, val, test = require_arrays(
+            path, [f"split{asked.split}_{part}" for part in ("train", "val", "test")]
+        ).values()
         return Split(train, val, test)
     order = np.random.default_rng([asked.seed, asked.split]).permutation(np.flatnonzero(graph.labelled))
     a, b = int(0.50 * len(order)), int(0.50 * len(order)) + int(0.25 * len(order))  # LINKX rounds down

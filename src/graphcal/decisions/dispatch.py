@@ -151,9 +151,9 @@ def approved_of(
     held: Tensor | None,
     chosen: Approve,
 ) -> Decision:
-    """``used`` nodes trained, stopped or fitted. A calibration may hold nodes back (``held``): they are never approved."""
+    """``used`` nodes trained, stopped or fitted. A node whose prediction is kept but not believed (``held``) is not approved."""
     says = getattr(calibration, "held", None)
-    if callable(says):
+    if callable(says) and getattr(calibration, "predictions", "keep") == "keep":
         held = says(out) if held is None else held | says(out)
     pool = ~used if pool is None else pool & ~used
     return chosen(log_probs, out.graph.y, certify=certify, pool=pool | certify, fitted=used, held=held)

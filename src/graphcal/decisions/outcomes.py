@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.decisions.approval import approve
-from graphcal.decisions.bounds import Array
+from graphcal.decisions.approval import approve, class_number
+from graphcal.decisions.bounds import Array, error_count_interval
 from graphcal.decisions.budget import Looks, spend
 from graphcal.decisions.curves import RiskCurve, risk_curve
-from graphcal.decisions.decision import Decision, Promise
+from graphcal.decisions.decision import Decision, Interval, Promise
 from graphcal.decisions.masks import random_split
 from graphcal.decisions.sets import PredictionSets, prediction_sets
 from graphcal.files import atomic_file
@@ -32,6 +32,7 @@ class Outcome:
     curve: RiskCurve
     looks: Looks | None
     sets: PredictionSets | None
+    members: Interval | None  # of a named class among the unlabelled nodes
     notes: tuple[str, ...]
 
     @property
@@ -47,6 +48,7 @@ class Outcome:
             "curve": self.curve.to_dict(),
             "budget": None if self.looks is None else self.looks.to_dict(),
             "sets": None if self.sets is None else self.sets.to_dict(),
+            "members": None if self.members is None else self.members.to_dict(),
         }
 
     def states(self) -> Array:
@@ -131,5 +133,17 @@ def decide_rows(
         risk_curve(log_probs, y, **masks, certainty=certainty),
         None if budget is None else spend(log_probs, y, budget=budget, **masks, **terms),
         None if coverage is None else prediction_sets(log_probs, y, certify, coverage, fitted=fitted),
+        members_of(log_probs, y, certify, ~fitted, class_number(positive, log_probs.shape[1], names), certainty),
         tuple(notes),
     )
+
+
+def members_of(
+    log_probs: Tensor, y: Tensor, certify: Tensor, population: Tensor, target: int | None, certainty: float
+) -> Interval | None:
+    """How many unlabelled nodes are of a class: Σ p_c where probabilities are honest, the interval from the labels alone."""
+    if target is None:
+        return None
+    rest, hits = population & ~certify, int((y[certify] == target).sum())
+    low, high = error_count_interval(hits, int(population.sum()), int(certify.sum()), certainty)
+    return Interval(float(log_probs[rest, target].double().exp().sum()), float(low - hits), float(high - hits))

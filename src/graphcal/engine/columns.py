@@ -27,11 +27,11 @@ from torch import Tensor
 CHUNK = 2**22  # numbers in one intermediate
 
 
-class Columns(Protocol):
+class ColumnSet(Protocol):
     """What a convex fit needs of its columns."""
 
-    def unit(self, floor: float) -> tuple[Columns, Tensor, Tensor]:
-        """Columns of unit size, the sizes (K,), and which are not nothing (K,): at most ``floor``; softmax sees contrasts only."""
+    def unit(self, floor: float) -> tuple[ColumnSet, Tensor, Tensor]:
+        """ColumnSet of unit size, the sizes (K,), and which are not nothing (K,): at most ``floor``; softmax sees contrasts only."""
 
     def apply(self, theta: Tensor) -> Tensor:
         """X theta, (n, C)."""

@@ -30,7 +30,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from graphcal.engine.columns import Columns, DenseColumns, contrast
+from graphcal.engine.columns import ColumnSet, DenseColumns, contrast
 from graphcal.engine.likelihood import platt_targets
 
 # on coefficients of columns of unit size: two equal columns must not make the Hessian singular
@@ -114,7 +114,7 @@ class RidgesFit:
 
 def best_ridges(
     base: Tensor,
-    columns: Columns,
+    columns: ColumnSet,
     target: Tensor,
     start: Tensor,
     group: Tensor,
@@ -162,7 +162,7 @@ def best_ridges(
 class LinearFit:
     """One such problem. Inside, columns have unit size: a Gram column of SCAR and a logit differ by orders of magnitude."""
 
-    def __init__(self, base: Tensor, columns: Columns | Tensor, target: Tensor, start: Tensor) -> None:
+    def __init__(self, base: Tensor, columns: ColumnSet | Tensor, target: Tensor, start: Tensor) -> None:
         self.base, self.target, self._start = base.double(), target.double().contiguous(), start.double()
         given = DenseColumns(columns.double()) if isinstance(columns, Tensor) else columns
         floor = 1e-12 * float(self.base.abs().max().clamp(min=1.0))
@@ -214,7 +214,7 @@ class LinearFit:
 class NewtonState:
     """z = base + X theta at one theta, the mean NLL of its softmax, and that NLL's derivatives when asked for."""
 
-    def __init__(self, base: Tensor, columns: Columns, target: Tensor, theta: Tensor) -> None:
+    def __init__(self, base: Tensor, columns: ColumnSet, target: Tensor, theta: Tensor) -> None:
         """base (n, C), columns X, target q (n, C), theta (K,)"""
         self.theta, self.columns, self.target = theta, columns, target
         self.z = base + columns.apply(theta)

@@ -29,9 +29,9 @@ def message_passing_layers(model: nn.Module) -> list[MessagePassing]:
 
 
 @contextmanager
-def by_target_chunks(model: nn.Module, edges: int = EDGES) -> Iterator[None]:
-    """While it lasts, every message-passing layer of ``model`` computes its target nodes in chunks of so many edges."""
-    layers = message_passing_layers(model)
+def by_target_chunks(model: nn.Module, edges: int | None = None) -> Iterator[None]:
+    """While it lasts, every message-passing layer of ``model`` computes its target nodes in chunks of so many edges (EDGES)."""
+    layers, edges = message_passing_layers(model), EDGES if edges is None else edges
     for layer in layers:
         layer.propagate = MethodType(_chunked("propagate", edges), layer)
         layer.edge_updater = MethodType(_chunked("edge_updater", edges), layer)

@@ -4,7 +4,6 @@ A method of your own is one file with a recipe and one line in this table, or an
 """
 
 from graphcal.core import Recipe
-from graphcal.methods.auto import Auto
 from graphcal.methods.cagcn import CaGCN
 from graphcal.methods.card import Card
 from graphcal.methods.dcgc import DCGC
@@ -39,7 +38,6 @@ __all__ = [
     "GETS",
     "SCAR",
     "WATS",
-    "Auto",
     "CaGCN",
     "Card",
     "Dirichlet",
@@ -86,7 +84,7 @@ CALIBRATORS: Names[type[Recipe]] = Names(
         "simi-mailbox": SimiMailbox,
         "rbs": RatioBinnedScaling,
         "dc-gnn": DCGNN,
-        "auto": Auto,
+        "auto": GraphScaling,  # it chooses among its members, down to TS and the model itself
     },
     method="fit",
     signature="fit(out, on, stop=None): it is not a recipe",

@@ -106,7 +106,7 @@ class GraphScaling:
             out.num_classes, out.final is not None, graph, graph and self.labelled_neighbours
         )  # what is known, whatever is left out
         scale = fit_scale(z[nodes], y)[0]
-        labels = _seen_labels(out, on) if layout.labels else None
+        labels = _seen_labels(out, nodes) if layout.labels else None
         alone = int((structure(out.graph).degree[nodes] == 0).sum()) if graph else 0
         alone_is_known = alone >= min(ENOUGH_ALONE, len(nodes))
         context = read_context(out, layout, scale, labels, alone_is_known)[nodes]
@@ -184,7 +184,9 @@ class GraphScaled(Calibration):
         return mixture(torch.stack(members), self.weights[form].double())
 
     def held(self, out: Outputs) -> Tensor:
-        """The nodes whose prediction the fit does not believe: kept with ``predictions="keep"``, changed otherwise."""  # (N,)
+        """The nodes whose prediction is kept and not believed; none with ``predictions="free"``."""  # (N,) bool
+        if self.predictions == "free":
+            return torch.zeros_like(out.pred, dtype=torch.bool)
         return self.believed(out.logits, self.context(out)).argmax(-1) != out.pred
 
 
@@ -205,10 +207,10 @@ def _centroids(out: Outputs, layout: Layout) -> dict[str, Tensor]:
     return {"gram": out.final.gram.to(out.logits), "bias": out.final.bias.to(out.logits)}
 
 
-def _seen_labels(out: Outputs, on: Tensor) -> Tensor:
+def _seen_labels(out: Outputs, nodes: Tensor) -> Tensor:
     """Labels of the training nodes and of those fitted on, -1 elsewhere."""  # (N,)
-    train = out.graph.get("train_mask")
-    seen = on if train is None else on | train
+    seen = structure(out.graph).train_mask.clone()
+    seen[nodes] = True
     return torch.where(seen, out.graph.y, -1)
 
 

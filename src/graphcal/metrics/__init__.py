@@ -11,6 +11,7 @@ from graphcal.metrics.measurement import Measurement, evaluate
 from graphcal.metrics.names import METRICS, Metric
 from graphcal.metrics.ranking import auroc
 from graphcal.metrics.ranks import Ranks, rank_methods
+from graphcal.metrics.references import reference_summary
 from graphcal.metrics.refinement import CalibrationRefinement, calibration_refinement
 from graphcal.metrics.sample_size import LabelLimit, label_limit, nodes_needed
 from graphcal.metrics.scores import (
@@ -81,6 +82,7 @@ __all__ = [
     "nodes_needed",
     "overconfidence",
     "rank_methods",
+    "reference_summary",
     "reliability",
     "score",
     "signed_gap",

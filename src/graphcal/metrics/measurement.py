@@ -20,9 +20,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.graphs import structure
-from graphcal.metrics.bins import Reliability
+from graphcal.metrics.bins import Reliability, outcomes
 from graphcal.metrics.comparison import Comparison, compare
-from graphcal.metrics.diagram import Diagram, measure_diagram, rounded
+from graphcal.metrics.diagram import Diagram, diagram_of, rounded
 from graphcal.metrics.ece_variants import degree_binned_error, ece_classwise, ece_top_label, mce
 from graphcal.metrics.floor import calibration_test, floor_interval, seeded
 from graphcal.metrics.inputs import per_seed
@@ -31,7 +31,15 @@ from graphcal.metrics.refinement import calibration_refinement
 from graphcal.metrics.sample_size import LabelLimit, label_limit
 from graphcal.metrics.scores import DECIDED_ERROR, SCORES, Scores, ece, mean_scores, score
 from graphcal.metrics.selective import coverage_interval
-from graphcal.metrics.slices import ChangedNode, Slice, changed_nodes, cut_nodes, measure_slices, worst_slice
+from graphcal.metrics.slices import (
+    ChangedNode,
+    Slice,
+    changed_nodes,
+    groupings,
+    merged_cut,
+    slices_of,
+    worst_slice,
+)
 from graphcal.metrics.smooth import kde_ece, smooth_ece
 
 OFFERED_BINNINGS = (
@@ -180,18 +188,20 @@ def evaluate(
     mask = checked_mask(mask, seeds[0], y)
     rows, labels = [lp[mask] for lp in seeds], y[mask]
     facts = None if graph is None else structure(graph)
-    cuts = [[] if facts is None else cut_nodes(lp, y, mask, facts) for lp in seeds]
-    by_seed = tuple(score(lp, labels, bins, own) for lp, own in zip(rows, cuts))
+    cuts = [[] if facts is None else groupings(lp, y, facts) for lp in seeds]
+    by_seed = tuple(
+        score(lp, labels, bins, [merged_cut(cut, mask) for cut in own if cut.ordered]) for lp, own in zip(rows, cuts)
+    )
     covered = [coverage_interval(lp, labels, DECIDED_ERROR, level) for lp in rows]
     tests = sorted(calibration_test(lp, labels, draws=draws, generator=generator).p for lp in rows)
+    read = [outcomes(lp, labels) for lp in rows]
     gaps = gap_noise(rows, labels, bins, draws, seeded(generator))
     options: dict[str, Any] = {"bins": bins, "level": level, "draws": draws, "generator": generator}
     found: dict[str, Any] = {
         "level": level,
         "by_seed": by_seed,
         "diagrams": tuple(
-            measure_diagram(rows, labels, *binning)
-            for binning in dict.fromkeys([(bins, "equal-width"), *OFFERED_BINNINGS])
+            diagram_of(read, *binning) for binning in dict.fromkeys([(bins, "equal-width"), *OFFERED_BINNINGS])
         ),
         "true_error": error_at(*gaps, 0.5),
         "ece_interval": interval_of(*gaps, level),
@@ -200,7 +210,7 @@ def evaluate(
         "coverage_interval": (fmean(low for low, _ in covered), fmean(high for _, high in covered)),
     }
     if graph is not None and facts is not None:
-        found["slices"] = tuple(measure_slices(seeds, y, mask, facts, bins))
+        found["slices"] = tuple(slices_of(cuts, read, mask, bins))
         if graph.get("val_mask") is not None:
             found["limit"] = label_limit(rows[0], max(1, int(graph.val_mask.sum())), bins)
     if before is not None:

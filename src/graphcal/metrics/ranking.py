@@ -6,6 +6,7 @@ What the order is worth to a decision is in `selective`.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,10 +15,11 @@ from graphcal.metrics.bins import outcomes
 
 def grouped(conf: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Nodes and right predictions for each distinct confidence, most confident first."""
-    value, place = conf.unique(return_inverse=True)  # ascending
-    count = torch.bincount(place, minlength=len(value)).double()
-    good = torch.bincount(place, weights=right, minlength=len(value))
-    return count.flip(0), good.flip(0)
+    ordered = np.sort(conf.numpy())
+    first = np.flatnonzero(np.concatenate([[True], ordered[1:] > ordered[:-1]]))  # of each distinct value
+    value, count = ordered[first], np.diff(first, append=len(ordered))
+    good = np.bincount(np.searchsorted(value, np.sort(conf[right > 0].numpy())), minlength=len(value))
+    return torch.from_numpy(count[::-1].astype(np.float64)), torch.from_numpy(good[::-1].astype(np.float64))
 
 
 def auroc_of(count: Tensor, good: Tensor) -> float:

@@ -19,12 +19,13 @@ from dataclasses import dataclass, fields
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from graphcal.metrics.bins import Reliability, outcomes, reliability
 from graphcal.metrics.floor import debiased_of, floor_of
 from graphcal.metrics.group_gaps import worst_gap
-from graphcal.metrics.inputs import check
+from graphcal.metrics.inputs import Array, RowChunk, map_reduce
 from graphcal.metrics.ranking import auroc_of, grouped
 from graphcal.metrics.selective import aurc_of, coverage_of, eaurc_of
 
@@ -68,8 +69,7 @@ def signed_gap(log_probs: Tensor, y: Tensor) -> float:
 
 def accuracy(log_probs: Tensor, y: Tensor) -> float:
     """Share of nodes whose most probable class is the label; the first class wins a tie."""
-    check(log_probs, y)
-    return float((log_probs.argmax(dim=1) == y).double().mean())
+    return float(outcomes(log_probs, y)[1].mean())
 
 
 def nll_terms(log_probs: Tensor, y: Tensor) -> Tensor:
@@ -84,16 +84,29 @@ def brier_terms(log_probs: Tensor, y: Tensor) -> Tensor:
     return (probs**2).sum(dim=1) - 2 * of_label + 1
 
 
+def loss_sums(rows: RowChunk) -> Array:
+    """(2,) sums of NLL and Brier over some rows: the additive state of both."""
+    of_label, square = rows.of_label, 0.0
+    for one in rows.by_class:
+        p = np.exp(one.astype(np.float64))
+        square += float(p @ p)
+    return np.array([-of_label.sum(), square - 2 * np.exp(of_label).sum() + len(of_label)])
+
+
+def losses(log_probs: Tensor, y: Tensor) -> tuple[float, float]:
+    """NLL and Brier."""
+    a, b = (map_reduce(log_probs, y, loss_sums) / len(y)).tolist()
+    return a, b
+
+
 def nll(log_probs: Tensor, y: Tensor) -> float:
     """Mean negative log-probability of the label."""
-    check(log_probs, y)
-    return float(nll_terms(log_probs, y).mean())
+    return losses(log_probs, y)[0]
 
 
 def brier(log_probs: Tensor, y: Tensor) -> float:
     """Mean squared distance between the probabilities and the one-hot label, summed over classes."""
-    check(log_probs, y)
-    return float(brier_terms(log_probs, y).mean())
+    return losses(log_probs, y)[1]
 
 
 @dataclass(frozen=True)
@@ -142,7 +155,7 @@ def score(log_probs: Tensor, y: Tensor, bins: int = 20, cuts: Sequence[Tensor] =
     """All scores of these rows. The worst slice is looked for among predicted classes and the ``cuts`` (N,) of the rows."""
     rel = reliability(log_probs, y, bins)
     conf, right = outcomes(log_probs, y)
-    order = grouped(conf, right)
+    order, (mean_nll, mean_brier) = grouped(conf, right), losses(log_probs, y)
     N = len(y)
     return Scores(
         nodes=N,
@@ -155,8 +168,8 @@ def score(log_probs: Tensor, y: Tensor, bins: int = 20, cuts: Sequence[Tensor] =
         underconfidence=under_of(rel),
         confidence_right=float(conf[right == 1].mean()),
         confidence_wrong=float(conf[right == 0].mean()),
-        nll=float(nll_terms(log_probs, y).mean()),
-        brier=float(brier_terms(log_probs, y).mean()),
+        nll=mean_nll,
+        brier=mean_brier,
         auroc=auroc_of(*order),
         aurc=aurc_of(*order),
         eaurc=eaurc_of(*order),

@@ -24,12 +24,11 @@ from scipy.stats import norm
 from torch import Tensor
 
 from graphcal.graphs import UNREACHABLE, Structure, neighbour_agreement
-from graphcal.metrics.bins import confidence, equal_width_edges, tally
-from graphcal.metrics.diagram import accuracy_interval
-from graphcal.metrics.floor import floor_of
+from graphcal.metrics.bins import bin_of, confidence, equal_width_edges, outcomes
+from graphcal.metrics.diagram import clopper_pearson
+from graphcal.metrics.floor import abs_deviations
 from graphcal.metrics.group_gaps import SMALL, corrected_gaps, gaps_of, whole
 from graphcal.metrics.inputs import per_seed
-from graphcal.metrics.scores import ece_of
 
 
 @dataclass(frozen=True)
@@ -109,35 +108,55 @@ def merged(group: Tensor, names: Sequence[str], ordered: int, small: int) -> tup
     return renumbered[group], labels
 
 
+def merged_cut(cut: Grouping, mask: Tensor) -> Tensor:
+    """The groups of the nodes in `mask`, small ones merged."""
+    return merged(cut.group[mask].cpu(), cut.names, cut.ordered, SMALL)[0]
+
+
 def cut_nodes(log_probs: Tensor, y: Tensor, mask: Tensor, facts: Structure) -> list[Tensor]:
     """Groups of the nodes in `mask` by distance, degree and agreement, small ones merged: the cuts that `score` takes."""
-    return [
-        merged(cut.group[mask].cpu(), cut.names, cut.ordered, SMALL)[0]
-        for cut in groupings(log_probs, y, facts)
-        if cut.ordered
-    ]
+    return [merged_cut(cut, mask) for cut in groupings(log_probs, y, facts) if cut.ordered]
 
 
-def measure_group(by: str, name: str, conf: Tensor, right: Tensor, bins: int, small: int, seeds: int) -> dict[str, Any]:
-    """One group by itself; with several seeds pooled, the interval counts every node once."""
-    one = tally(conf, right, torch.tensor([0.0, 1.0], dtype=torch.float64))
-    rel = tally(conf, right, equal_width_edges(bins))
-    low, high = accuracy_interval(one.divided(seeds))
-    acc, c = float(one.accuracy), float(one.conf)
-    nodes = round(len(conf) / seeds)
-    return {
-        "by": by,
-        "group": name,
-        "nodes": nodes,
+def measure_groups(
+    by: str,
+    labels: Sequence[str],
+    group: Tensor,
+    conf: Tensor,
+    right: Tensor,
+    b: Tensor,
+    bins: int,
+    small: int,
+    seeds: int,
+) -> list[dict[str, Any]]:
+    """Every group of one cut; `b` are the nodes' bins. With several seeds pooled, the intervals count every node once."""
+    G = len(labels)
+    cell = group * bins + b
+
+    def sums(values: Tensor | None) -> Tensor:
+        return torch.bincount(cell, values, minlength=G * bins).double().view(G, bins)
+
+    n, c, r = sums(None), sums(conf), sums(right)
+    count, total = n.sum(1), torch.stack([c.sum(1), r.sum(1)])  # (G,), (2, G)
+    low, high = clopper_pearson(count / seeds, total[1] / seeds)
+    said, acc = total / count
+    error, noise = (r - c).abs().sum(1) / count, abs_deviations(conf, cell, G * bins).view(G, bins).sum(1) / count
+    table = {
         "accuracy": acc,
-        "confidence": c,
-        "signed_gap": acc - c,
-        "signed_gap_low": float(low) - c,
-        "signed_gap_high": float(high) - c,
-        "ece": ece_of(rel),
-        "ece_floor": floor_of(conf, rel.edges) * seeds**0.5,
-        "small": nodes < small,
+        "confidence": said,
+        "signed_gap": acc - said,
+        "signed_gap_low": low - said,
+        "signed_gap_high": high - said,
+        "ece": error,
+        "ece_floor": noise * seeds**0.5,
     }
+    nodes = (count / seeds).round().long().tolist()
+    return [
+        {"by": by, "group": labels[k], "nodes": nodes[k], "small": nodes[k] < small}
+        | {key: float(values[k]) for key, values in table.items()}
+        for k in range(G)
+        if count[k] > 0
+    ]
 
 
 def measure_slices(
@@ -152,23 +171,35 @@ def measure_slices(
     """Every group of the nodes in `mask`. `log_probs` (N, C) covers all nodes of the graph; one tensor, or one per seed."""
     seeds = per_seed(log_probs)
     cuts = [groupings(lp, y, facts) for lp in seeds]
-    conf = torch.cat([confidence(lp[mask])[0] for lp in seeds])
-    right = torch.cat([(lp.argmax(dim=1) == y)[mask] for lp in seeds]).double().cpu()
+    return slices_of(cuts, [outcomes(lp[mask], y[mask]) for lp in seeds], mask, bins, small, names)
+
+
+def slices_of(
+    cuts: Sequence[Sequence[Grouping]],
+    read: Sequence[tuple[Tensor, Tensor]],
+    mask: Tensor,
+    bins: int = 20,
+    small: int = SMALL,
+    names: Sequence[str] | None = None,
+) -> list[Slice]:
+    """The same from each seed's cuts of all nodes, and confidence and rightness of those in `mask`."""
+    conf, right = (torch.cat(parts) for parts in zip(*read))
+    b, seeds = bin_of(conf, equal_width_edges(bins)), len(cuts)
     found: list[dict[str, Any]] = []
-    _, gap, variance = gaps_of(conf, right, whole(len(conf)), 1, len(seeds))
-    gaps, variances = [gap[0]], [variance[0]]
+    _, gap, variance = gaps_of(conf, right, whole(len(conf)), 1, seeds)
+    gaps, variances = [gap], [variance]
     for same in zip(*cuts):
-        by, group, labels = same[0].by, torch.cat([cut.group[mask] for cut in same]).cpu(), list(same[0].names)
+        by, labels = same[0].by, list(same[0].names)
         if by == "predicted class" and names is not None:
             labels = list(names)
-        group, labels = merged(group, labels, same[0].ordered, small * len(seeds))
-        _, gap, variance = gaps_of(conf, right, group, len(labels), len(seeds))
-        for k in group.unique().tolist():
-            own = group == k
-            found.append(measure_group(by, labels[k], conf[own], right[own], bins, small, len(seeds)))
-            gaps.append(gap[k])
-            variances.append(variance[k])
-    return with_noise(found, torch.stack(gaps), torch.stack(variances))
+        group, labels = merged(
+            torch.cat([cut.group[mask] for cut in same]).cpu(), labels, same[0].ordered, small * seeds
+        )
+        found += measure_groups(by, labels, group, conf, right, b, bins, small, seeds)
+        nodes, gap, variance = gaps_of(conf, right, group, len(labels), seeds)
+        gaps.append(gap[nodes > 0])
+        variances.append(variance[nodes > 0])
+    return with_noise(found, torch.cat(gaps), torch.cat(variances))
 
 
 def with_noise(found: Sequence[dict[str, Any]], gap: Tensor, variance: Tensor) -> list[Slice]:

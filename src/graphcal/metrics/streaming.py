@@ -25,7 +25,7 @@ from graphcal.metrics.floor import debiased_of, seeded
 from graphcal.metrics.inputs import Array, RowChunk, map_reduce
 from graphcal.metrics.intervals import interval_of, normal_noise
 from graphcal.metrics.ranking import auroc_of
-from graphcal.metrics.scores import DECIDED_ERROR, ece_of, over_of, under_of
+from graphcal.metrics.scores import DECIDED_ERROR, ece_of, loss_sums, over_of, under_of
 from graphcal.metrics.selective import aurc_of, coverage_of, eaurc_of
 from graphcal.metrics.smooth import grids, kde_ece_of, smooth_ece_of
 
@@ -54,14 +54,12 @@ class Tally:
 
     @classmethod
     def _of_rows(cls, rows: RowChunk, edges: Tensor) -> Tally:
-        probs = np.exp(rows.by_class.astype(np.float64))  # (C, n)
-        brier = (probs**2).sum() - 2 * np.exp(rows.of_label).sum() + len(rows.y)
         return cls(
             tally_rows(rows.conf, rows.right, edges),
             classwise_gaps(rows, edges),
             top_label_gaps(rows, edges),
             grids(rows),
-            np.array([-rows.of_label.sum(), brier]),
+            loss_sums(rows),
         )
 
     def __add__(self, other: Tally) -> Tally:

@@ -3,6 +3,7 @@
     arguments   by the names in the model's signature                                   `calls`
     logits      the output, or what its closing log_softmax, softmax or sigmoid was given `endings`
     final layer found by trying and proved numerically, for any architecture             `heads`
+    by parts    layer by layer or batch by batch, for graphs too large for one pass      `batches`
 
 What cannot be proved is not claimed: then the outputs hold logits only, and a warning says which calibrators work on those.
 """
@@ -11,7 +12,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +22,8 @@ from torch_geometric.data import Data, HeteroData
 
 from graphcal.checks import as_float, check_logits
 from graphcal.core import FinalLayer, ModelHandle, Outputs
-from graphcal.observation.calls import call_of, evaluating, picked, unwrapped
+from graphcal.observation.batches import OnePass, by_batches, by_layers
+from graphcal.observation.calls import called, evaluating, picked, unwrapped
 from graphcal.observation.endings import logits_of, two_classes
 from graphcal.observation.graph_views import plain_graph, type_of
 from graphcal.observation.heads import Head, close, find_head
@@ -34,11 +37,14 @@ Pick = str | int | Callable[[Any], Tensor]
 
 def observe(
     model: nn.Module,
-    data: Data | HeteroData,
+    data: Data | HeteroData | None = None,
     final: str | nn.Module | None = None,
     call: Callable[[nn.Module, Any], Any] | None = None,
     pick: Pick | None = None,
     node_type: str | None = None,
+    *,
+    layerwise: bool = False,
+    loader: Iterable[Data] | None = None,
 ) -> Outputs:
     """One forward pass of any torch module: logits, final layer and final representation.
 
@@ -47,12 +53,23 @@ def observe(
     names the last layer (a module, or its dotted name) where several could be it, and makes it an error if it is not. In a
     `HeteroData`, ``node_type`` are the nodes that get a class. One logit for two classes becomes two.
 
+    A graph too large for one pass (`batches`): ``layerwise=True`` gives the same logits, computed by parts; ``loader`` gives
+    those of each batch's seeds, as the model says them where it is served by batches.
+
     >>> import graphcal as gc
     >>> from torch_geometric.nn.models import GCN
     >>> data = gc.synthetic(500, seed=0)
     >>> gc.observe(GCN(data.num_features, 16, 2, 5), data)
     Outputs(500 nodes, 5 classes, final layer known)
     """
+    if layerwise or loader is not None:
+        see = partial(observe, model, final=final, call=call, pick=pick, node_type=node_type)
+        one_pass = OnePass(in_single_precision(unwrapped(model)), call, pick)
+        return (
+            by_layers(model, data, see, one_pass) if loader is None else by_batches(model, loader, data, see, one_pass)
+        )
+    if data is None:
+        raise ValueError("observe needs a graph: observe(model, data), or observe(model, loader=...)")
     inner, graph = in_single_precision(unwrapped(model)), plain_graph(data, node_type)
     data = _in_single_precision(data)
     if isinstance(data, HeteroData):
@@ -60,7 +77,7 @@ def observe(
 
     def run(edge_weight: Tensor | None) -> Tensor:
         given = data if edge_weight is None else _weighted(data, edge_weight)
-        output = call(inner, given) if call is not None else _called(inner, given)
+        output = call(inner, given) if call is not None else called(inner, given)
         if pick is None and isinstance(output, Mapping) and node_type in output:
             output = output[node_type]
         return as_float(picked(output, pick, type(inner).__name__))
@@ -81,11 +98,6 @@ def observe(
     return Outputs(
         logits.detach(), graph, None if head is None else head.final, None if head is None else head.hidden, handle
     )
-
-
-def _called(model: nn.Module, data: Data | HeteroData) -> Any:
-    call = call_of(model, data)
-    return model(*call.args, **call.kwargs)
 
 
 def _head(
@@ -166,7 +178,7 @@ def _warn_of_logits_only(name: str, reason: str) -> None:
     from graphcal.methods import CALIBRATORS
 
     cards = {key: CALIBRATORS[key].card for key in CALIBRATORS.own}  # type: ignore[attr-defined]
-    works = [key for key, card in cards.items() if not card.final_layer and not card.model] + ["auto"]
+    works = [key for key, card in cards.items() if not card.final_layer and not card.model]
     warnings.warn(
         f"no final layer was found in {name}: {reason}. Its logits are known, and these calibrators need no more: "
         f"{', '.join(works)}. For SCAR name the layer (final=...), or use Outputs.from_logits(logits, data, weight, bias)",

@@ -112,6 +112,12 @@ def weighted_call(call: Call, edge_weight: Tensor) -> Call:
     return Call(call.args, {**call.kwargs, "edge_weight": edge_weight if own is None else own * edge_weight})
 
 
+def called(model: nn.Module, data: Graph) -> Any:
+    """What the model returns for ``data``."""
+    call = call_of(model, data)
+    return model(*call.args, **call.kwargs)
+
+
 def _argument(name: str, parameter: inspect.Parameter, data: Graph, alone: bool) -> Any:
     if name in NEVER:
         return None

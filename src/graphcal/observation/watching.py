@@ -23,8 +23,9 @@ ENDINGS = (LOG_SOFTMAX, SOFTMAX, SIGMOID)
 class Watch(TorchFunctionMode):
     """Keeps, in order, the inputs and outputs of softmax, log_softmax, sigmoid and exp; or replays the outputs of another."""
 
-    def __init__(self, replay: Watch | None = None) -> None:
+    def __init__(self, replay: Watch | None = None, gates: bool = True) -> None:
         super().__init__()
+        self._kept = (*GATES, *ENDINGS) if gates else ENDINGS
         self.kinds: list[str] = []
         self.inputs: list[Tensor] = []
         self.outputs: list[Tensor] = []
@@ -33,7 +34,7 @@ class Watch(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kind = getattr(func, "__name__", "").lstrip("_").rstrip("_")
         result = func(*args, **(kwargs or {}))
-        if kind not in (*GATES, *ENDINGS) or not isinstance(result, Tensor):
+        if kind not in self._kept or not isinstance(result, Tensor):
             return result
         place = len(self.kinds)
         if self._replay is not None and kind in GATES:
@@ -54,8 +55,8 @@ class Watch(TorchFunctionMode):
         return None
 
 
-def watched(run: Callable[[], Tensor], replay: Watch | None = None) -> tuple[Tensor, Watch]:
-    """What ``run`` returns, and what was seen."""
-    with Watch(replay) as watch:
+def watched(run: Callable[[], Tensor], replay: Watch | None = None, gates: bool = True) -> tuple[Tensor, Watch]:
+    """What ``run`` returns, and what was seen; without ``gates``, of what a model can end in alone."""
+    with Watch(replay, gates) as watch:
         output = run()
     return output, watch

@@ -170,10 +170,10 @@ def _bases(runs: RunFiles) -> str:
 
 
 def _cost(runs: RunFiles) -> str:
-    def times(title: str) -> list[float]:
-        return [runs.seconds[g, title] / runs.seconds[g, "Uncal."] for g in CITATION]
+    def times(method: str) -> list[float]:
+        return [runs.seconds[g, method] / runs.seconds[g, "uncal"] for g in CITATION]
 
-    once, searched = times("SCAR, published settings"), times("SCAR, grid to 5e-3")
+    once, searched = times("scar-paper"), times("scar-val")
     return (
         f"**Cost**: the node-level step is free; the recipe takes {min(once):.0f} to {max(once):.0f} times a GCN's "
         "training, with the search for its "

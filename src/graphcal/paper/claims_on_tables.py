@@ -97,7 +97,7 @@ def conclusion(runs: RunFiles) -> Finding:
     nll = np.concatenate(_gaps(runs, "scar-paper", "gats", "nll"))
     ece = np.concatenate(_gaps(runs, "scar-paper", "gats", "ece"))
     dcgc = np.concatenate(_gaps(runs, "scar-paper", "dcgc", "ece"))
-    slower = sum(runs.seconds[g, "DCGC"] > runs.seconds[g, "SCAR, published settings"] for g in GRAPHS)
+    slower = sum(runs.seconds[g, "dcgc"] > runs.seconds[g, "scar-paper"] for g in GRAPHS)
     return (
         f"ECE below GATS's in {(ece < 0).sum()} and below DCGC's in {(dcgc < 0).sum()} of {len(ece)} rows, NLL below "
         "GATS's in "

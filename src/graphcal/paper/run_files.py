@@ -71,13 +71,11 @@ class RunFiles:
 
     @cached_property
     def seconds(self) -> dict[tuple[str, str], float]:
-        """(graph, method's title) -> seconds of one core for one model with its search and fit, from fig-runtime.md."""
-        found = {}
-        for line in (self.folder / "fig-runtime.md").read_text(encoding="utf-8").splitlines():
-            cells = [cell.strip() for cell in line.strip("|").split("|")]
-            if len(cells) == 6 and cells[0] in ("cora", "citeseer", "pubmed"):
-                found[cells[0], cells[1]] = sum(map(float, cells[2:]))
-        return found
+        """(graph, method) -> seconds of one core for one model with its search and fit, from fig-runtime-seconds.csv."""
+        with (self.folder / "fig-runtime-seconds.csv").open(encoding="utf-8") as file:
+            lines = list(csv.DictReader(file))
+        parts = ("train", "search", "fit", "apply")
+        return {(line["dataset"], line["method"]): sum(float(line[part]) for part in parts) for line in lines}
 
 
 def _several(value: object) -> set[str]:

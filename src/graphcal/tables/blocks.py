@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from graphcal.tables.layouts import Layout, is_number
 
 Array = NDArray[Any]
+NEEDED = {"long": ("id", "class"), "top-label": ("prediction",)}  # roles, beside the scores
 
 
 def scores_of(batch: pa.RecordBatch | pa.Table, layout: Layout, where: str | Path, width: int | None = None) -> Array:
     """The scores of a wide, list or binary batch, (C, n); ``width`` is the number of classes it must have."""
-    missing = [name for name in layout.scores if name not in batch.schema.names]
-    if missing:
-        raise ValueError(f"{where}: no column {missing[0]!r}; the columns are {', '.join(batch.schema.names)}")
+    check_columns(batch, layout, where)
     if layout.form == "list":
         scores = list_block(batch[layout.scores[0]], where, layout.scores[0])
     else:
@@ -29,6 +28,14 @@ def scores_of(batch: pa.RecordBatch | pa.Table, layout: Layout, where: str | Pat
     if width is not None and len(scores) != width and scores.shape[1]:
         raise ValueError(f"{where}: scores for {len(scores)} classes, expected {width}")
     return scores
+
+
+def check_columns(batch: pa.RecordBatch | pa.Table, layout: Layout, where: str | Path) -> None:
+    """Refuse a batch that lacks a column of scores, or one that its layout stands on."""
+    needed = [*layout.scores, *(layout.roles[r] for r in NEEDED.get(layout.form, ()) if r in layout.roles)]
+    missing = [name for name in needed if name not in batch.schema.names]
+    if missing:
+        raise ValueError(f"{where}: no column {missing[0]!r}; the columns are {', '.join(batch.schema.names)}")
 
 
 def numbers_of(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str) -> Array:

@@ -18,7 +18,6 @@ import torch
 from numpy.typing import NDArray
 
 from graphcal.core import Calibration
-from graphcal.methods.auto import Chosen
 from graphcal.methods.none import Identity
 from graphcal.methods.scar import NEAR, TRAINING, CentroidPull
 from graphcal.methods.temperature import Temperature
@@ -32,8 +31,6 @@ Columns = Sequence[Array] | Array  # C columns (n,)
 
 def calibrated_block(calibration: Calibration, logits: Columns, context: Array | None = None) -> tuple[Array, Array]:
     """Probabilities (C, n) and the winning class (n,) of logits, C columns (n,); ``context`` (n, K) is of the calibration."""
-    while isinstance(calibration, Chosen):
-        calibration = calibration.calibration
     n = len(logits[0])
     probs, pred = np.empty((len(logits), n), dtype=np.float32), np.empty(n, dtype=np.int16)
     affine, scar = affine_of(calibration, len(logits)), calibration if isinstance(calibration, CentroidPull) else None
@@ -96,9 +93,10 @@ def pull_block(scar: CentroidPull, z: Columns, pred: Array, side: Array | None, 
         rows = np.arange(len(pred))
         lead = base[pred, rows] - base
         lost = (direction - direction[pred, rows]) * np.sign(w)
-        room = np.where(lost > 0, lead / np.maximum(lost, np.finfo(np.float32).tiny), np.inf)
-        cap = room.min(0) * np.float32(1 - 1e-3)
-        w = np.where(np.abs(w) > cap, np.sign(w) * cap, w)
+        with np.errstate(over="ignore", invalid="ignore"):  # no class is lost to: an infinite cap, which nothing meets
+            room = np.where(lost > 0, lead / np.maximum(lost, np.finfo(np.float32).tiny), np.inf)
+            cap = room.min(0) * np.float32(1 - 1e-3)
+            w = np.where(np.abs(w) > cap, np.sign(w) * cap, w)
     np.add(base, w * direction, out=out)
     lost_rows = (winners(out) != pred) if scar.guarded else np.zeros(len(pred), dtype=bool)
     if side is not None:
@@ -114,7 +112,7 @@ def by_rows(
     for at in range(0, probs.shape[1], size):
         rows = slice(at, at + size)
         z = torch.from_numpy(np.stack([column[rows] for column in logits], axis=1))
-        known = z.new_empty(len(z), 0) if context is None else torch.from_numpy(np.ascontiguousarray(context[rows]))
+        known = z.new_empty(len(z), 0) if context is None else torch.from_numpy(np.array(context[rows]))
         with torch.no_grad():
             log_probs = calibration.from_context(z, known.to(z))
         probs[:, rows] = log_probs.exp().numpy().T

@@ -27,7 +27,7 @@ ROLES = {  # what a column is for, and the names it is known by; a name of your 
     "label": ("label", "y", "true_label", "labels"),
     "split": ("split",),
     "prediction": ("prediction", "predictedclass", "predicted_class", "predicted", "pred", "target_pred", "y_pred"),
-    "confidence": ("confidence", "conf"),
+    "confidence": ("calibrated_confidence", "confidence", "conf"),
     "class": ("class",),
     "source": ("src", "source", "src_nid", "source_id", "from"),
     "target": ("dst", "target", "dst_nid", "target_id", "to"),

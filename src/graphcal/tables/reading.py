@@ -22,7 +22,7 @@ from graphcal.tables.classes import Classes, class_numbers, declared
 from graphcal.tables.joining import duplicates, plain_ids
 from graphcal.tables.kinds import Kind, kind_of
 from graphcal.tables.labelling import chosen_split, joined_labels, label_names, labels_and_split
-from graphcal.tables.layouts import Layout, find_layout
+from graphcal.tables.layouts import Layout, find_layout, is_list
 from graphcal.tables.pivots import long_block, long_rows, top_label_block, top_label_classes
 from graphcal.tables.sources import Source, source_of
 from graphcal.tables.splits import RowSplit
@@ -177,12 +177,10 @@ def ids_of(rows: pa.Table, layout: Layout, where: str | Path) -> tuple[pa.Array,
 def check_predictions(rows: pa.Table, layout: Layout, scores: np.ndarray, order: Classes, where: str | Path) -> None:
     """A column of predictions must name the class of the highest score: else the order of the classes is another one."""
     name = layout.roles.get("prediction")
-    if (
-        name is None
-        or layout.form in ("long", "top-label")
-        or layout.names is not None
-        or name not in rows.column_names
-    ):
+    ours = layout.scores[0].startswith("calibrated_")  # beside the scores of the engine, which may be called pred
+    if name not in rows.column_names or layout.form in ("long", "top-label") or layout.names is not None or ours:
+        return
+    if is_list(rows.schema.field(name).type):
         return
     try:
         said = class_numbers(rows[name], order, where, name)

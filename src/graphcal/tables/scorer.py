@@ -22,7 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from graphcal.core import Calibration
-from graphcal.tables.blocks import numbers_of, scores_of
+from graphcal.tables.blocks import check_columns, numbers_of, scores_of
 from graphcal.tables.classes import Classes
 from graphcal.tables.columnar import calibrated_block
 from graphcal.tables.kinds import Kind, kind_named, kind_of
@@ -68,6 +68,7 @@ class Scorer:
 
     def logits(self, batch: pa.RecordBatch | pa.Table, where: str | Path, first_row: int) -> Any:
         """C columns (n,) of logits."""
+        check_columns(batch, self.layout, where)
         form, order = self.layout.form, Classes(self.classes, declared=True)
         if form == "wide" and self.kind.name == "logits":  # columns as they lie in the batch: nothing is copied
             columns = [numbers_of(batch[name], where, name) for name in self.layout.scores]

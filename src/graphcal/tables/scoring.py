@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from graphcal.files import atomic_file, check_writable, write_atomically
 from graphcal.persist import restore
@@ -30,6 +28,7 @@ from graphcal.tables.profiles import Profile, drift
 from graphcal.tables.scorer import Scorer, scorer_of
 from graphcal.tables.shards import BATCH
 from graphcal.tables.sources import Source, source_of
+from graphcal.tables.writing import parquet_writer
 
 
 def score(
@@ -119,10 +118,3 @@ def score_job(scorer: Scorer, files: Source, context: Path | None, key: str, job
     except OSError as fault:
         raise ValueError(f"cannot write {job.out}: {fault.strerror or fault}") from None
     return result
-
-
-def parquet_writer(path: str, schema: pa.Schema) -> pq.ParquetWriter:
-    """Float columns without dictionaries and statistics: neither tells anything of probabilities."""
-    plain = [field.name for field in schema if pa.types.is_floating(field.type) or pa.types.is_list(field.type)]
-    tabled = [field.name for field in schema if field.name not in plain]
-    return pq.ParquetWriter(path, schema, use_dictionary=tabled or False, write_statistics=tabled or False)

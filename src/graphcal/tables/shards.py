@@ -22,6 +22,8 @@ import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
+from graphcal.limits import check_archive
+
 FORMATS = {
     ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv", ".arrow": "arrow", ".feather": "arrow",
     ".ipc": "arrow", ".npz": "npz", ".pt": "pt", ".pth": "pt", ".avro": "avro",
@@ -140,6 +142,8 @@ def read_csv(path: Path) -> pa.Table:
 
 
 def read_npz(path: Path) -> pa.Table:
+    with zipfile.ZipFile(path) as archive:
+        check_archive(path, archive)
     with np.load(path, allow_pickle=False) as arrays:
         if not hasattr(arrays, "files"):
             raise ValueError("it holds one bare array, not named arrays")

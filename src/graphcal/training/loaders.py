@@ -17,7 +17,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.checks import check_edges, check_mask
-from graphcal.engine.operators import feature_matrix
+from graphcal.engine.graph_parts import GraphParts
 from graphcal.engine.sampling import ALL, neighbours_by_target, sample
 
 
@@ -80,8 +80,7 @@ class NeighborSampler:
         self.shuffle, self.generator = shuffle, generator or torch.Generator().manual_seed(0)
         check_edges(data.edge_index, int(data.num_nodes))
         self._neighbours, self._edges = neighbours_by_target(data.edge_index, int(data.num_nodes))
-        plain = data.get("x") is None or data.x.layout == torch.strided
-        self._sparse_x = None if plain else feature_matrix(data.x)
+        self._parts = GraphParts(data)
 
     def __len__(self) -> int:
         return -(-len(self.input_nodes) // self.batch_size)
@@ -97,21 +96,9 @@ class NeighborSampler:
         """The batch of the seeds with these places among the input nodes, drawn with ``key``."""
         drawn = sample(self._neighbours, self.input_nodes[input_id], self.fanouts, key)
         e_id = self._edges[drawn.entries]
-        made = Data(edge_index=torch.stack([drawn.columns, drawn.rows]), num_nodes=len(drawn.nodes))
-        for name, value in self.data.to_dict().items():
-            if name == "x" and self._sparse_x is not None:
-                made.x = torch.from_numpy(self._sparse_x[drawn.nodes.numpy()].toarray())
-            elif name not in ("edge_index", "num_nodes"):
-                made[name] = self._part(name, value, drawn.nodes, e_id)
+        made = self._parts.part(drawn.nodes, torch.stack([drawn.columns, drawn.rows]), e_id)
         made.n_id, made.e_id, made.input_id, made.batch_size = drawn.nodes, e_id, input_id, len(input_id)
         return made
-
-    def _part(self, name: str, value: object, nodes: Tensor, edges: Tensor) -> object:
-        if isinstance(value, Tensor) and self.data.is_node_attr(name):
-            return value[nodes]
-        if isinstance(value, Tensor) and self.data.is_edge_attr(name):
-            return value[edges]
-        return value
 
 
 def _numbers(nodes: Tensor | None, num_nodes: int) -> Tensor:

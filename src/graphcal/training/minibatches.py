@@ -3,7 +3,7 @@
     for each epoch:   each batch of training nodes -> gradients, summed over processes -> step
                       all validation nodes, batch by batch -> keep the best, or stop
 
-A batch is divided among the processes (`Processes`); the loss is the mean over all its seeds, so that two processes make the
+A batch is divided among the processes (`ProcessGroup`); the loss is the mean over all its seeds, so that two processes make the
 steps of one. Order, samples and dropout come from the seed, the epoch and the node alone, whatever process computes them.
 Validation batches are sampled in the same way in every epoch: early stopping compares models, not samples.
 """
@@ -26,7 +26,7 @@ from graphcal.models.trained import graph_input
 from graphcal.training.early_stopping import EarlyStopping
 from graphcal.training.loaders import Sampling
 from graphcal.training.losses import Targets, accuracy, nll
-from graphcal.training.processes import Processes
+from graphcal.training.process_group import ProcessGroup
 from graphcal.training.runs import Replica
 from graphcal.training.settings import Training
 from graphcal.training.stacked_adam import StackedAdam
@@ -67,7 +67,7 @@ class SampledBatches:
                 f"Sampling(fanouts={(10,) * depth})"
             )
         self.fields = SampledFields(graph, sampling.fanouts[:depth])
-        self.size, self.y, self.seed, self.processes = sampling.batch_size, y, seed, Processes.current()
+        self.size, self.y, self.seed, self.group = sampling.batch_size, y, seed, ProcessGroup.current()
         self.train_nodes, self.val_nodes = (mask.nonzero().flatten().cpu() for mask in masks)
 
     def training(self, epoch: int) -> Iterator[Batch]:
@@ -80,7 +80,7 @@ class SampledBatches:
 
     def _batches(self, nodes: Tensor, purpose: tuple[int, ...]) -> Iterator[Batch]:
         for number, seeds in enumerate(torch.split(nodes, self.size)):
-            mine = self.processes.share(seeds)
+            mine = self.group.share(seeds)
             field = self.fields.field(mine, hashed_key(self.seed, *purpose, number)) if len(mine) else None
             yield Batch(field, self.y[mine], len(seeds))
 
@@ -93,11 +93,11 @@ class LoadedBatches:
 
     def __init__(self, loaders: Loaders, backbone: Backbone, depth: int, input_dropout: float) -> None:
         self.loaders, self.backbone, self.depth, self.input_dropout = loaders, backbone, depth, input_dropout
-        self.processes = Processes.current()
+        self.group = ProcessGroup.current()
 
     def training(self, epoch: int) -> Iterator[Batch]:
         for batch in map(self._batch, self.loaders[0]):
-            total = self.processes.sum(torch.tensor(float(batch.total)))
+            total = self.group.sum(torch.tensor(float(batch.total)))
             yield replace(batch, total=int(total))
 
     def validation(self) -> Iterator[Batch]:
@@ -147,7 +147,7 @@ def fit_batches(
             f"{type(model).__name__} has a loss of its own over all training nodes: train it without loader="
         )
     optimizer, stopping = StackedAdam(model, training, [replica]), EarlyStopping(model, training, 1)
-    processes, step = Processes.current(), 0
+    group, step = ProcessGroup.current(), 0
     for epoch in range(training.epochs):
         trained = torch.zeros(2, dtype=torch.double)  # sum of losses, seeds
         for batch in batches.training(epoch):
@@ -155,11 +155,11 @@ def fit_batches(
             if batch.field is not None:
                 logits = model(batch.field, Dropout([replica.seed], step))
                 loss = training.loss(logits, batch.targets, epoch).sum()
-            optimizer.step(loss, processes.sum_gradients)
+            optimizer.step(loss, group.sum_gradients)
             trained += torch.tensor([float(loss.detach()) * batch.total, len(batch.y)])
             step += 1
-        train_loss = _ratio(processes.sum(trained))
-        val_loss, val_accuracy = validate(model, batches.validation(), processes)
+        train_loss = _ratio(group.sum(trained))
+        val_loss, val_accuracy = validate(model, batches.validation(), group)
         watched = None if training.monitor == "loss" else val_accuracy
         going_on = stopping.update(epoch, model, train_loss, val_loss, watched)
         report(epoch + 1, int(going_on))
@@ -169,7 +169,7 @@ def fit_batches(
 
 
 @torch.no_grad()
-def validate(model: Replicas, batches: Iterator[Batch], processes: Processes) -> tuple[Tensor, Tensor]:
+def validate(model: Replicas, batches: Iterator[Batch], group: ProcessGroup) -> tuple[Tensor, Tensor]:
     """Cross-entropy (1,) and accuracy (1,) of all validation nodes, over all processes."""
     sums = torch.zeros(3, dtype=torch.double)  # losses, hits, seeds
     for batch in batches:
@@ -177,7 +177,7 @@ def validate(model: Replicas, batches: Iterator[Batch], processes: Processes) ->
             logits = model(batch.field)
             mean = torch.stack([nll(logits, batch.targets)[0], accuracy(logits, batch.targets)[0]]).double().cpu()
             sums += torch.cat([mean * batch.total, torch.tensor([len(batch.y)])])
-    losses, hits, seeds = processes.sum(sums)
+    losses, hits, seeds = group.sum(sums)
     return (losses / seeds).float()[None], (hits / seeds).float()[None]
 
 

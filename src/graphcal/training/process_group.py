@@ -1,4 +1,4 @@
-"""Several processes that train one model together (torchrun, gloo or nccl): who takes what, and the sums over all.
+"""Several processes that train one model together (torchrun, gloo): who takes what, and the sums over all.
 
 A process group is the caller's (``torch.distributed.init_process_group``); without one there is one process.
 """
@@ -13,14 +13,14 @@ from torch import Tensor, distributed, nn
 
 
 @dataclass(frozen=True)
-class Processes:
+class ProcessGroup:
     """``size`` processes, of which this is number ``rank``."""
 
     rank: int = 0
     size: int = 1
 
     @classmethod
-    def current(cls) -> Processes:
+    def current(cls) -> ProcessGroup:
         """Those of torch's process group, if there is one."""
         if distributed.is_available() and distributed.is_initialized():
             return cls(distributed.get_rank(), distributed.get_world_size())

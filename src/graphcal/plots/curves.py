@@ -1,0 +1,116 @@
+"""Curves with error bars and points with names, for print: each line or point is labelled where it is, none covers another.
+
+Colours are Okabe and Ito's; a method also has a marker of its own, so that the pictures survive grey print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphcal.plots.measurement import ink
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+STYLE = {
+    "font.size": 8, "axes.titlesize": 8.5, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7,
+    "legend.fontsize": 7.5, "axes.linewidth": 0.6, "xtick.major.width": 0.6, "ytick.major.width": 0.6,
+    "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 1.3, "lines.markersize": 4.5,
+    "axes.grid": True, "grid.linewidth": 0.4, "grid.alpha": 0.35, "axes.axisbelow": True,
+}  # fmt: skip
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3c8d", "#222222", "#8c6d31", "#a50026")
+MARKERS = "osD^vPX<>*"
+LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
+Curve = tuple[Sequence[float], Sequence[float]]  # means and standard deviations
+
+
+def draw_curves(x: Sequence[float], curves: Mapping[str, Curve], ax: Axes, floor: Sequence[float] = ()) -> None:
+    """A line per name with bars of one standard deviation, its name at its right end; the floor as a dashed line."""
+    if len(floor):
+        ax.plot(x, floor, "--", color=ink(ax), linewidth=0.9, alpha=0.6)
+        above = any(
+            0 < floor[0] - mean[0] < floor[0] / 2 for mean, _ in curves.values()
+        )  # where no curve is in the way
+        place: dict[str, Any] = {"xytext": (0, 3), "va": "bottom"} if above else {"xytext": (0, -3), "va": "top"}
+        ax.annotate("floor", (x[0], floor[0]), textcoords="offset points", alpha=0.7, fontsize=7, **place)
+    ends = []
+    for k, (name, (mean, sd)) in enumerate(curves.items()):
+        shown = COLOURS[k % len(COLOURS)]
+        ax.errorbar(
+            x, mean, yerr=sd, color=shown, marker=MARKERS[k % len(MARKERS)], linestyle=LINES[k % len(LINES)],
+            elinewidth=0.7, capsize=1.8, capthick=0.7,
+        )  # fmt: skip
+        ends.append((name, float(mean[-1]), shown))
+    _label_ends(float(x[-1]), ends, ax)
+
+
+def _label_ends(x: float, ends: Sequence[tuple[str, float, str]], ax: Axes) -> None:
+    """Names right of the last point, moved apart where they would touch."""
+    low, high = ax.get_ylim()
+    step = (high - low) * 0.085
+    places = [y for _, y, _ in sorted(ends, key=lambda end: end[1])]
+    for k in range(1, len(places)):
+        places[k] = max(places[k], places[k - 1] + step)
+    excess = max(0.0, places[-1] - (high - step / 3)) if places else 0.0
+    for (name, y, colour), place in zip(sorted(ends, key=lambda end: end[1]), places):
+        ax.annotate(
+            name, (x, y), xytext=(1.03, place - excess), textcoords=("axes fraction", "data"), color=colour, va="center",
+            fontsize=7.5, annotation_clip=False,
+        )  # fmt: skip
+    ax.set_ylim(low, high)
+
+
+def draw_points(x: Sequence[float], y: Sequence[float], error: Sequence[float], ax: Axes) -> None:
+    """Points with a bar of one standard deviation, each with a marker and a colour of its own; `place_labels` names them."""
+    for k, (a, b, e) in enumerate(zip(x, y, error)):
+        ax.errorbar(
+            [a], [b], yerr=[e], fmt=MARKERS[k % len(MARKERS)], color=COLOURS[k % len(COLOURS)], markersize=6,
+            elinewidth=0.7, capsize=1.8, capthick=0.7,
+        )  # fmt: skip
+    ax.margins(0.2, 0.12)
+
+
+def place_labels(
+    names: Sequence[str], x: Sequence[float], y: Sequence[float], error: Sequence[float], ax: Axes
+) -> None:
+    """Names beside points, each at the nearest place that touches no point, bar or other name; the axes must be final."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.transforms import Bbox
+
+    figure: Any = ax.figure
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer = canvas.get_renderer()
+    frame = ax.get_window_extent(renderer)
+    ends = ax.transData.transform([(a, b + sign * e) for a, b, e in zip(x, y, error) for sign in (-1, 1)])  # (2N, 2)
+    points, beside = ax.transData.transform(np.column_stack([x, y])), np.array([2.0, 0.0])
+    solid = [Bbox([low - beside, high + beside]) for low, high in ends.reshape(-1, 2, 2)]
+    solid += [Bbox([point - 5, point + 5]) for point in points]
+    for k in np.argsort(points[:, 1]):
+        tried = []
+        for dx, dy, side in PLACES:
+            text = ax.annotate(
+                names[k], (x[k], y[k]), xytext=(dx, dy), textcoords="offset points", ha=side, va="center", fontsize=7.5,
+                color=COLOURS[k % len(COLOURS)], annotation_clip=False, arrowprops=LEADER if abs(dy) > 8 else None,
+            )  # fmt: skip
+            text.set_in_layout(False)
+            box = Bbox.from_bounds(*text.get_window_extent(renderer).bounds).padded(0.5)
+            outside = box.x1 > frame.x1 + 8 or box.x0 < frame.x0 or box.y1 > frame.y1 or box.y0 < frame.y0
+            hits = sum(bool(box.overlaps(other)) for other in solid) + 3.0 * outside + 0.01 * (abs(dx) + abs(dy))
+            tried.append((hits, text, box))
+        tried.sort(key=lambda one: one[0])
+        for _, text, _ in tried[1:]:
+            text.remove()
+        solid.append(tried[0][2])
+
+
+LEADER = {"arrowstyle": "-", "linewidth": 0.5, "color": "#888888", "shrinkA": 0, "shrinkB": 3}
+PLACES = [
+    (dx, dy, side) for reach in (0, 7, 14, 22, 30) for dx, dy, side in (
+        (8, reach, "left"), (-8, reach, "right"), (8, -reach, "left"), (-8, -reach, "right"), (0, reach + 9, "center"),
+        (0, -reach - 9, "center"),
+    )
+]  # fmt: skip
