@@ -33,7 +33,7 @@ from graphcal.observation.calls import Call, evaluating, picked, signature_of, u
 from graphcal.observation.endings import logits_of
 from graphcal.observation.graph_views import graph_of_call
 from graphcal.observation.seen_models import SeenModel, two_columns
-from graphcal.observation.watching import Watch, watched
+from graphcal.observation.watching import WatchedPass, watched
 
 
 class CalibratedModel(nn.Module):
@@ -119,9 +119,9 @@ class CalibratedModel(nn.Module):
             self.model is not inner
         ):  # a compiled model is run as it is; its softmax, if it ends in one, is seen in the other
             output = run(None, self.model)
-            logits, _ = logits_of(output, Watch(), name)
+            logits, _ = logits_of(output, WatchedPass(), name)
             if logits is output and normalisation_of(two_columns(logits)) is None:
-                return two_columns(logits), SeenModel(inner, run, Watch(), None)
+                return two_columns(logits), SeenModel(inner, run, WatchedPass(), None)
         output, watch = watched(lambda: run(None))
         logits, ending = logits_of(output, watch, name)
         return two_columns(logits), SeenModel(inner, run, watch, ending)
