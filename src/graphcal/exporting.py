@@ -1,6 +1,7 @@
 """A calibrated model for ``torch.export`` and ONNX: tensors in, log-probabilities out, on graphs of any size.
 
-    program = torch.export.export(calibrated.exportable(), (x, edge_index), dynamic_shapes=gc.dynamic_shapes(...))
+    program = export_program(calibrated, data)        torch.export; runs without graphcal
+    export_onnx(calibrated, data, "model.onnx")       ONNX; runs in ONNX Runtime, without Python if need be
 
 Nothing in it depends on the values: inputs are not checked and training nodes are not recognised (give ``train_mask``). What the
 calibration reads off the graph is computed by its own `context`, on a graph whose sparse products are written as sums over edges.
@@ -8,12 +9,16 @@ calibration reads off the graph is computed by its own `context`, on a graph who
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.export import Dim
+from torch_geometric.data import Data
 
 from graphcal.core import Calibration
 from graphcal.graphs import Structure, simple_edges
@@ -54,6 +59,46 @@ class Exportable(nn.Module):
         return self.calibration.from_context(logits, self.calibration.context(TracedOutputs(logits, graph)))  # type: ignore[arg-type]
 
 
+def example_of(data: Data) -> tuple[dict[str, Tensor], dict[str, dict[int, Any]]]:
+    """The inputs that ``data`` has, and which of their sizes vary: nodes and edges."""
+    rows, edges = {0: Dim.DYNAMIC}, {1: Dim.DYNAMIC}
+    sizes = {"x": rows, "edge_index": edges, "train_mask": rows, "edge_weight": rows}
+    given = {name: data[name] for name in sizes if isinstance(data.get(name), Tensor)}
+    return given, {name: sizes[name] for name in given}
+
+
+def export_program(model: Exportable, data: Data) -> torch.export.ExportedProgram:
+    """``torch.export`` of ``calibrated.exportable()``, traced on ``data``, for graphs of any size.
+
+    Its inputs are what ``data`` has of ``x``, ``edge_index``, ``train_mask`` and ``edge_weight``.
+
+    >>> import graphcal as gc
+    >>> from torch_geometric.nn.models import GCN
+    >>> data, other = gc.synthetic(500, seed=0), gc.synthetic(400, seed=1)
+    >>> model = GCN(data.num_features, 16, 2, 5)
+    >>> calibrated = gc.CalibratedModel(model, gc.SCAR().fit(gc.observe(model, data), on=data.val_mask))
+    >>> program = export_program(calibrated.exportable(), data)
+    >>> program.module()(x=other.x, edge_index=other.edge_index, train_mask=other.train_mask).shape
+    torch.Size([400, 5])
+    """
+    inputs, sizes = example_of(data)
+    return torch.export.export(model, (), kwargs=inputs, dynamic_shapes=sizes)
+
+
+def export_onnx(model: Exportable, data: Data, path: str | os.PathLike[str]) -> Path:
+    """The same as an ONNX file; needs the packages onnx and onnxscript (``pip install graphcal[onnx]``)."""
+    try:
+        import onnxscript  # noqa: F401
+    except ImportError:
+        raise ValueError("export_onnx needs the packages onnx and onnxscript: pip install 'graphcal[onnx]'") from None
+    inputs, sizes = example_of(data)
+    program = torch.onnx.export(model, (), kwargs=inputs, dynamic_shapes=sizes, dynamo=True, verbose=False)
+    if program is None:
+        raise ValueError(f"{type(model.calibration).__name__} was not exported")
+    program.save(path)
+    return Path(path)
+
+
 class TracedStructure(Structure):
     """The facts of a graph by sums over its edges, which every exporter knows. It stands in for the graph as well."""
 
@@ -71,11 +116,18 @@ class TracedStructure(Structure):
         count = torch.zeros_like(self.train_mask, dtype=torch.long).index_add(0, col, self.train_mask[row].long())
         return (count > 0) & ~self.train_mask
 
-    def neighbour_mean(self, values: Tensor) -> Tensor:
+    @cached_property
+    def returning(self) -> Tensor:
         row, col = self.edge_index
-        total = torch.zeros_like(values).index_add(0, row, values[col])
-        degree = self.degree[:, None]
-        return torch.where(degree > 0, total / degree.clamp(min=1), values)
+        both, _ = torch.sort(
+            torch.cat([row * self.num_nodes + col, col * self.num_nodes + row])
+        )  # an edge there and back: twice
+        twice = torch.diff(both, prepend=both.new_full((1,), -1)) == 0
+        return torch.zeros_like(self.degree).index_add(0, both // self.num_nodes, twice.long())
+
+    def neighbour_sum(self, values: Tensor) -> Tensor:
+        row, col = self.edge_index
+        return torch.zeros_like(values).index_add(0, row, values[col])
 
 
 @dataclass(frozen=True, eq=False)

@@ -113,10 +113,13 @@ class Structure:
         near[self.edge_index[1][self.train_mask[self.edge_index[0]]]] = True
         return near & ~self.train_mask
 
+    def neighbour_sum(self, values: Tensor) -> Tensor:
+        """Sum of ``values`` (N, D) over the neighbours."""
+        return self.neighbours.to(values.dtype) @ values
+
     def neighbour_mean(self, values: Tensor) -> Tensor:
         """Mean of ``values`` (N, ...) over the neighbours; a node without neighbours gets its own value."""
-        flat = values.reshape(self.num_nodes, -1)
-        total = (self.neighbours.to(flat.dtype) @ flat).reshape(values.shape)
+        total = self.neighbour_sum(values.reshape(self.num_nodes, -1)).reshape(values.shape)
         degree = self.degree.reshape(-1, *[1] * (values.dim() - 1))
         return torch.where(degree > 0, total / degree.clamp(min=1), values)
 

@@ -55,7 +55,9 @@ class WatchedPass(TorchFunctionMode):
         return None
 
 
-def watched(run: Callable[[], Tensor], replay: WatchedPass | None = None, gates: bool = True) -> tuple[Tensor, WatchedPass]:
+def watched(
+    run: Callable[[], Tensor], replay: WatchedPass | None = None, gates: bool = True
+) -> tuple[Tensor, WatchedPass]:
     """What ``run`` returns, and what was seen; without ``gates``, of what a model can end in alone."""
     with WatchedPass(replay, gates) as watch:
         output = run()
