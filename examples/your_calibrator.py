@@ -38,8 +38,8 @@ class Scaled(gc.Calibration):
 
     scale: Tensor
 
-    def forward(self, out: gc.Outputs) -> Tensor:
-        return (self.scale.to(out.logits) * out.logits).log_softmax(-1)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        return (self.scale.to(logits) * logits).log_softmax(-1)
 
 
 def main() -> None:

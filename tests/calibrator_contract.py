@@ -172,6 +172,21 @@ def test_applying_needs_no_labels(name, fitted, out):
     assert torch.equal(fitted(replace(out, graph=bare)), fitted(out))
 
 
+def test_what_it_reads_off_the_graph_is_its_context(name, fitted, out):
+    """Rows of logits with their rows of context are all a calibration needs; without a graph there is no context at all."""
+    if type(fitted).from_context is Calibration.from_context:
+        assert fitted.reads_graph
+        pytest.skip("it runs on the whole graph")
+    context = fitted.context(out)
+    assert context.shape[0] == out.num_nodes
+    assert fitted.reads_graph == (context.shape[1] > 0)
+    torch.testing.assert_close(fitted.from_context(out.logits, context), fitted(out), atol=1e-6, rtol=0)
+    some = torch.randperm(out.num_nodes)[:40]
+    torch.testing.assert_close(
+        fitted.from_context(out.logits[some], context[some]), fitted(out)[some], atol=1e-5, rtol=1e-5
+    )
+
+
 def test_the_card_is_filled_in(name):
     card = CALIBRATORS[name].card
     for field in fields(card):

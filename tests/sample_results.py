@@ -8,8 +8,10 @@ from typing import Any
 import torch
 
 from conftest import random_graph
+from graphcal.decisions.rehearsal import rehearsal_sentence, rehearse
 from graphcal.metrics import evaluate
 from graphcal.reports import verdict
+from graphcal.reports.maps import node_map
 
 SCALES = {"none": 0.45, "ts": 1.0, "scar": 0.9, "sharp": 2.2}
 TITLES = {"none": "Uncalibrated", "ts": "Temperature scaling", "scar": "SCAR"}
@@ -32,6 +34,7 @@ def sample_results() -> dict[str, Any]:
         methods[name] = {"fit_seconds": 0.002, **found}
         if name in TITLES:
             methods[name]["title"] = TITLES[name]
+        methods[name]["decision"] = rehearse(log_probs[0], y, test)
     record = {
         "graphcal": "0.1.0",
         "command": "graphcal run sample",
@@ -44,5 +47,7 @@ def sample_results() -> dict[str, Any]:
         "nodes": {"train": 100, "val": 300, "test": int(test.sum())},
         "bins": 20,
         "methods": methods,
+        "decision": {"method": "scar", "sentence": rehearsal_sentence("SCAR", methods["scar"]["decision"])},
+        "map": {"before": "none", "after": "scar", **node_map(outputs["none"][0], outputs["scar"][0], graph)},
     }
     return {**record, "verdict": verdict(record)}

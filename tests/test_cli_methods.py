@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,3 +61,13 @@ def test_the_page_in_the_docs_is_up_to_date():
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
     assert tool.PAGE.read_text(encoding="utf-8") == tool.page(), "run: python tools/build_method_docs.py"
+    assert tool.CARDS.read_text(encoding="utf-8") == tool.cards_file(), "run: python tools/build_method_docs.py"
+
+
+def test_the_list_and_a_card_do_not_wait_for_torch():
+    code = (
+        "import sys, typer.testing, graphcal.cli as c; run = typer.testing.CliRunner().invoke; "
+        "assert run(c.app, ['methods']).exit_code == run(c.app, ['methods', 'gats']).exit_code == 0; "
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

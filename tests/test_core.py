@@ -1,9 +1,13 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch_geometric.data import Data
 
 from graphcal import CALIBRATORS, SCAR, Outputs
 from graphcal.core import Calibration, FinalLayer
+from graphcal.identity import fingerprint
+from small_outputs import SMALL, model_outputs, quick
 
 
 def logits_for(graph: Data, classes: int = 4, seed: int = 1) -> torch.Tensor:
@@ -22,6 +26,63 @@ def test_from_logits_takes_lists_and_arrays():
     out = Outputs.from_logits([[1, 2], [3, 4]], data, weight=[[1.0, 0.0], [1.0, 2.0]])
     assert out.final.gram.tolist() == [[1, 1], [1, 5]]
     assert out.final.bias.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("form", ["tensor", "numpy", "numbers", "list", "numpy numbers", "bytes"])
+@pytest.mark.parametrize("name", ["ts", "scar", "graph-scar", "auto", "ets", "cagcn"])
+def test_nodes_to_fit_on_come_in_any_form(graph, name, form):
+    mask = graph.val_mask
+    forms = {
+        "tensor": mask,
+        "numpy": mask.numpy(),
+        "numbers": mask.nonzero().flatten(),
+        "list": mask.tolist(),
+        "numpy numbers": mask.nonzero().flatten().numpy(),
+        "bytes": mask.to(torch.uint8),
+    }
+    out = Outputs.from_logits(logits_for(graph), graph, weight=torch.eye(4))
+    recipe = quick(name, **SMALL)
+    assert torch.equal(recipe.fit(out, on=forms[form])(out), recipe.fit(out, on=mask)(out))
+
+
+def test_masks_and_labels_of_the_graph_come_in_any_form(graph):
+    loose = with_(
+        graph,
+        train_mask=graph.train_mask.nonzero().flatten(),
+        val_mask=graph.val_mask.numpy(),
+        y=graph.y[:, None],
+    )
+    out = Outputs.from_logits(logits_for(graph), loose)
+    for key in ("train_mask", "val_mask", "test_mask", "y"):
+        assert torch.equal(out.graph[key], graph[key])
+    assert loose.y.dim() == 2  # what was given is not changed
+    assert Outputs.from_logits(logits_for(graph), graph).graph is graph
+
+
+def test_half_precision_is_taken_in_single(graph):
+    for dtype in (torch.bfloat16, torch.float16):
+        assert Outputs.from_logits(logits_for(graph).to(dtype), graph).logits.dtype == torch.float32
+        assert Outputs(logits_for(graph).to(dtype), graph).logits.dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", CALIBRATORS.own)
+def test_a_calibration_says_what_it_was_fitted_on(name):
+    out = model_outputs()
+    out.graph.class_names = ["a", "b", "c", "d"]
+    fitted = quick(name, **SMALL).fit(out, on=out.graph.val_mask)
+    said = fitted.fitted_on
+    assert (said["fitting_nodes"], said["nodes"], said["edges"]) == (60, 150, out.graph.edge_index.shape[1])
+    assert said["fingerprint"] == fingerprint(out.graph)
+    assert said["class_names"] == ["a", "b", "c", "d"]
+    assert fitted.num_classes == 4
+
+
+def test_classes_in_another_order_are_refused():
+    out = model_outputs()
+    out.graph.class_names = ["a", "b", "c", "d"]
+    fitted = CALIBRATORS["ts"]().fit(out, on=out.graph.val_mask)
+    with pytest.raises(ValueError, match=r"fitted on the classes \['a', 'b', 'c', 'd'\], in this order"):
+        fitted(replace(out, graph=with_(out.graph, class_names=["b", "a", "c", "d"])))
 
 
 class TestBadInput:
@@ -53,9 +114,19 @@ class TestBadInput:
         with pytest.raises(ValueError, match="val_mask has 149 entries, but there are 150 nodes"):
             Outputs.from_logits(logits_for(graph), with_(graph, val_mask=graph.val_mask[1:]))
 
-    def test_mask_of_indices(self, graph):
-        with pytest.raises(ValueError, match="val_mask must be a boolean mask"):
-            Outputs.from_logits(logits_for(graph), with_(graph, val_mask=graph.val_mask.nonzero().flatten()))
+    def test_a_mask_that_is_neither_boolean_nor_node_numbers(self, graph):
+        with pytest.raises(
+            ValueError, match="val_mask must be a boolean mask with one entry per node, or node numbers"
+        ):
+            Outputs.from_logits(logits_for(graph), with_(graph, val_mask=graph.val_mask.float()))
+        with pytest.raises(
+            ValueError, match="names 148 nodes more than once: a mask of zeros and ones is given as mask.bool"
+        ):
+            Outputs.from_logits(logits_for(graph), with_(graph, val_mask=graph.val_mask.long()))
+        with pytest.raises(ValueError, match=r"choose one of the splits, val_mask\[:, 0\]"):
+            Outputs.from_logits(logits_for(graph), with_(graph, val_mask=graph.val_mask[:, None].repeat(1, 10)))
+        with pytest.raises(ValueError, match="names nodes 150..150, but there are nodes 0..149"):
+            CALIBRATORS["ts"]().fit(Outputs.from_logits(logits_for(graph), graph), on=[150])
 
     def test_overlapping_masks(self, graph):
         with pytest.raises(ValueError, match="train_mask and val_mask share"):

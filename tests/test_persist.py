@@ -12,7 +12,21 @@ from safetensors.torch import save_file
 from conftest import random_graph
 from graphcal import persist
 from graphcal.core import Calibration, Outputs
-from graphcal.methods import SCAR, Auto, TemperatureScaling
+from graphcal.methods import SCAR, TemperatureScaling
+
+
+class Nested(Calibration):
+    """A calibration with another one inside."""
+
+    def forward(self, out: Outputs) -> torch.Tensor:
+        return self.calibration(out)
+
+
+NESTED = f"{Nested.__module__}:Nested"
+
+
+def fitted_scar(out: Outputs) -> Calibration:
+    return SCAR().fit(out, on=out.graph.val_mask)
 
 
 @pytest.fixture
@@ -54,11 +68,11 @@ def test_settings_and_integer_tensors_come_back(out, tmp_path):
 
 
 def test_a_calibration_inside_a_calibration_comes_back(out, tmp_path):
-    chosen = Auto().fit(out, on=out.graph.val_mask)
-    restored = persist.restore(persist.save(chosen, tmp_path / "auto.safetensors"))
-    assert (restored.chosen, restored.why, restored.scores) == (chosen.chosen, chosen.why, chosen.scores)
-    assert type(restored.calibration) is type(chosen.calibration)
-    assert torch.equal(restored(out), chosen(out))
+    nested = Nested(calibration=fitted_scar(out), why="a reason", scores={"ts": 0.5}, num_classes=4)
+    restored = persist.restore(persist.save(nested, tmp_path / "nested.safetensors"))
+    assert (restored.why, restored.scores) == ("a reason", {"ts": 0.5})
+    assert type(restored.calibration) is type(nested.calibration)
+    assert torch.equal(restored(out), nested(out))
 
 
 def test_a_class_of_ones_own_is_known_once_it_is_defined(out, tmp_path):
@@ -134,7 +148,7 @@ def test_what_cannot_be_restored_is_refused(tmp_path):
         persist.restore(path)
     with_header(
         path,
-        json.dumps({**good, "class": "Chosen", "tensors": [], "parts": {"calibration": {**good, "num_classes": 7}}}),
+        json.dumps({**good, "class": NESTED, "tensors": [], "parts": {"calibration": {**good, "num_classes": 7}}}),
     )
     with pytest.raises(ValueError, match="not there: scale"):
         persist.restore(path)
@@ -160,9 +174,9 @@ def test_a_damaged_header_is_refused_by_the_key_that_is_wrong(tmp_path, key, val
 
 
 def test_parts_of_another_number_of_classes_are_refused(out, tmp_path):
-    chosen = Auto().fit(out, on=out.graph.val_mask)
-    chosen.calibration.num_classes = 7
-    path = persist.save(chosen, tmp_path / "auto.safetensors")
+    nested = Nested(calibration=fitted_scar(out), num_classes=4)
+    nested.calibration.num_classes = 7
+    path = persist.save(nested, tmp_path / "nested.safetensors")
     with pytest.raises(ValueError, match="a calibration of 4 classes holds one of 7"):
         persist.restore(path)
 

@@ -87,3 +87,14 @@ def test_the_example_calibrator_runs(capsys):
     runpy.run_path(str(EXAMPLES / "your_calibrator.py"), run_name="__main__")
     errors = {line.split()[0]: float(line.split()[-1]) for line in capsys.readouterr().out.splitlines()}
     assert errors["MeanMatching"] < errors["Uncalibrated"]
+
+
+def test_the_name_that_was_probably_meant_is_said():
+    names = Names("calibrator", {"temperature": TemperatureScaling})
+    with pytest.raises(
+        ValueError, match=r"unknown calibrator 'Temprature'; choose among .* Did you mean 'temperature'\?"
+    ):
+        names["Temprature"]
+    with pytest.raises(ValueError, match="unknown calibrator 'xyz'") as refused:
+        names["xyz"]
+    assert "Did you mean" not in str(refused.value)

@@ -1,14 +1,18 @@
-"""Write docs/methods.md from the cards of the calibrators: python tools/build_method_docs.py"""
+"""Write docs/methods.md and the file that `graphcal methods` reads, from the cards: python tools/build_method_docs.py"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+from graphcal.cli.methods import described
 from graphcal.methods import CALIBRATORS
 from graphcal.methods.card import Card, idea_of
 
-PAGE = Path(__file__).parents[1] / "docs" / "methods.md"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "methods.md"
+CARDS = ROOT / "src" / "graphcal" / "methods" / "cards.json"
 
 HEAD = """# Calibrators
 
@@ -76,6 +80,11 @@ def page() -> str:
     return "\n\n".join([HEAD.rstrip(), table(cards), *(section(name, card) for name, card in cards.items())]) + "\n"
 
 
+def cards_file() -> str:
+    return json.dumps({name: described(recipe) for name, recipe in CALIBRATORS.own.items()}, indent=1) + "\n"
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
-    print(f"wrote {PAGE}")
+    CARDS.write_text(cards_file(), encoding="utf-8")
+    print(f"wrote {PAGE} and {CARDS}")

@@ -1,4 +1,5 @@
-"""What the site has beyond docs/: the committed results, under results/, so that links to them hold on the site as on disk."""
+"""What the site has beyond docs/: the committed results, under results/, so that links to them hold on the site as on disk;
+and the examples of docstrings as code."""
 
 from __future__ import annotations
 
@@ -6,10 +7,40 @@ import re
 from pathlib import Path
 from typing import Any
 
+from markdown import Markdown
+from markdown.extensions import Extension
+from markdown.preprocessors import Preprocessor
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
 SHOWN = (".md", ".svg", ".csv")
+
+
+class DoctestBlocks(Preprocessor):
+    """Lines from ``>>>`` to the next empty line become a block of code."""
+
+    def run(self, lines: list[str]) -> list[str]:
+        shown: list[str] = []
+        inside = False
+        for line in [*lines, ""]:
+            if line.lstrip().startswith(">>>") and not inside:
+                shown += ["", "```pycon"]
+                inside = True
+            elif inside and not line.strip():
+                shown.append("```")
+                inside = False
+            shown.append(line.lstrip() if inside and line.lstrip().startswith((">>>", "...")) else line)
+        return shown
+
+
+class DoctestExtension(Extension):
+    def extendMarkdown(self, md: Markdown) -> None:
+        md.preprocessors.register(DoctestBlocks(md), "doctest_blocks", priority=40)  # before fences are read
+
+
+def on_config(config: Any) -> Any:
+    config.markdown_extensions.append(DoctestExtension())
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.linear import fit_linear
 from graphcal.engine.scaling import scaled
 from graphcal.methods import Card
@@ -40,7 +40,7 @@ class MarginScaling:
         z = out.logits[on]
         terms = torch.stack([z, margin(z)[:, None] * z], -1)  # (n, C, 2)
         theta = fit_linear(torch.zeros_like(z), terms, out.graph.y[on], ridge=1e-4, start=torch.tensor([1.0, 0.0]))
-        return MarginScale(theta=theta.to(out.logits), num_classes=out.num_classes)
+        return MarginScale(theta=theta.to(out.logits), **fitted_on(out, on))
 
 
 def margin(logits: Tensor) -> Tensor:
@@ -52,6 +52,6 @@ def margin(logits: Tensor) -> Tensor:
 class MarginScale(Calibration):
     theta: Tensor  # (2,)
 
-    def forward(self, out: Outputs) -> Tensor:
-        theta = self.theta.to(out.logits)
-        return scaled(out, (theta[0] + theta[1] * margin(out.logits)).clamp(min=SMALLEST_SCALE))
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        theta = self.theta.to(logits)
+        return scaled(logits, (theta[0] + theta[1] * margin(logits)).clamp(min=SMALLEST_SCALE))

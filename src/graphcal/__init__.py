@@ -1,38 +1,24 @@
 """graphcal makes a graph neural network's confidence honest: measure the error, repair it, say how sure the repair is.
 
-The names below are the public surface. Each is imported when first used, so that ``graphcal --help`` does not wait for torch.
+The names below are the public surface; ``__init__.pyi`` says the same to editors and type checkers. Each is imported when first
+used, so that ``graphcal --help`` does not wait for torch.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 __version__ = "0.1.0"
-
-if TYPE_CHECKING:
-    from graphcal.core import Calibration, FinalLayer, Outputs, Recipe
-    from graphcal.datasets import load, read, synthetic
-    from graphcal.explanation import explain
-    from graphcal.graphs import structure
-    from graphcal.methods import CALIBRATORS, SCAR, TemperatureScaling
-    from graphcal.metrics import Measurement, evaluate
-    from graphcal.models import BACKBONES
-    from graphcal.observation import observe
-    from graphcal.persist import restore, save
-    from graphcal.pipeline import run
-    from graphcal.reports import report
-    from graphcal.serving import CalibratedModel
-    from graphcal.study import Study
-    from graphcal.training import Run, Training, param_groups, train
-    from graphcal.tuning import tune_decay
 
 _WHERE = {
     "BACKBONES": "models",
     "CALIBRATORS": "methods",
     "CalibratedModel": "serving",
     "Calibration": "core",
+    "Decision": "decisions",
     "FinalLayer": "core",
+    "GraphScaling": "methods",
     "Measurement": "metrics",
     "Outputs": "core",
     "Recipe": "core",
@@ -41,8 +27,11 @@ _WHERE = {
     "Study": "study",
     "TemperatureScaling": "methods",
     "Training": "training",
+    "calibrate": "tables.calibration",
+    "decide": "decisions",
     "evaluate": "metrics",
     "explain": "explanation",
+    "export": "tables.exporting",
     "load": "datasets",
     "observe": "observation",
     "param_groups": "training",
@@ -63,6 +52,7 @@ _MODULES = (
     "methods",
     "core",
     "datasets",
+    "decisions",
     "graphs",
     "metrics",
     "plots",
@@ -85,4 +75,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_WHERE, *_MODULES])
+    return sorted([*_WHERE, *_MODULES, "__version__"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -10,8 +11,9 @@ from torch_geometric.data import Data
 
 
 def as_float(values: Any) -> Tensor:
+    """In single precision or better: half precision has too few digits to calibrate in."""
     tensor = torch.as_tensor(values)
-    return tensor if tensor.is_floating_point() else tensor.float()
+    return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
 
 
 def check_logits(logits: Tensor) -> None:
@@ -19,7 +21,10 @@ def check_logits(logits: Tensor) -> None:
         came = f"{tuple(logits.shape)} of {logits.dtype}" if isinstance(logits, Tensor) else type(logits).__name__
         raise ValueError(f"logits must be a floating (N, C) tensor; got {came}")
     if logits.shape[1] < 2:
-        raise ValueError(f"logits must have at least two classes (columns); got {logits.shape[1]}")
+        raise ValueError(
+            f"logits must have at least two classes (columns); got {logits.shape[1]}. One logit z of a binary model is the two "
+            "logits (0, z), as observe writes it"
+        )
     broken = ~torch.isfinite(logits).all(-1)
     if broken.any():
         row = int(broken.nonzero()[0])
@@ -27,8 +32,7 @@ def check_logits(logits: Tensor) -> None:
             f"logits are not finite in {int(broken.sum())} of {len(logits)} rows (first: row {row}: "
             f"{logits[row].tolist()}); look for overflow or missing features in the model"
         )
-    normalised = normalisation_of(logits)
-    if normalised == "probabilities":
+    if len(logits) and normalisation_of(logits) == "probabilities":
         raise ValueError(
             "logits were expected, but every row is non-negative and sums to 1: these are probabilities. Return the "
             "model's output before its softmax (or pass log(p), which softmax maps back to p, if nothing else is left)"
@@ -50,7 +54,9 @@ MASKS = ("train_mask", "val_mask", "test_mask")
 
 def check_graph(graph: Data, nodes: int, classes: int) -> None:
     if graph.num_nodes is not None and int(graph.num_nodes) != nodes:
-        raise ValueError(f"logits have {nodes} rows, but the graph has {graph.num_nodes} nodes")
+        unsaid = "num_nodes" not in graph and graph.get("x") is None
+        hint = f"; if its last nodes have no edges, say so: Data(..., num_nodes={nodes})" if unsaid else ""
+        raise ValueError(f"logits have {nodes} rows, but the graph has {graph.num_nodes} nodes{hint}")
     if graph.get("edge_index") is not None:
         check_edges(graph.edge_index, nodes)
     in_a_mask = torch.zeros(nodes, dtype=torch.bool)
@@ -79,7 +85,8 @@ def check_edges(edge_index: Tensor, nodes: int) -> None:
 
 def check_labels(y: Tensor, nodes: int, classes: int, in_a_mask: Tensor) -> None:
     if y.dim() != 1 or len(y) != nodes or y.is_floating_point():
-        raise ValueError(f"labels y must be {nodes} integers; got {tuple(y.shape)} of {y.dtype}")
+        several = " (graphcal calibrates classifiers that give each node one class)" if y.dim() == 2 else ""
+        raise ValueError(f"labels y must be {nodes} integers; got {tuple(y.shape)} of {y.dtype}{several}")
     unlabelled = (y.cpu() == -1) & ~in_a_mask  # -1: "no label", allowed outside the masks
     wrong = ((y.cpu() < 0) | (y.cpu() >= classes)) & ~unlabelled
     if wrong.any():
@@ -91,12 +98,54 @@ def check_labels(y: Tensor, nodes: int, classes: int, in_a_mask: Tensor) -> None
 
 
 def check_mask(mask: Any, nodes: int, name: str, may_be_empty: bool = False) -> Tensor:
-    """The mask, proved to be a boolean (N,) tensor that selects something."""
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.dim() != 1:
-        came = f"{tuple(mask.shape)} of {mask.dtype}" if isinstance(mask, Tensor) else type(mask).__name__
-        raise ValueError(f"{name} must be a boolean mask with one entry a node; got {came}")
-    if len(mask) != nodes:
-        raise ValueError(f"{name} has {len(mask)} entries, but there are {nodes} nodes")
-    if not may_be_empty and not mask.any():
+    """A choice of nodes as a boolean (N,) tensor: from a boolean mask or from node numbers, as tensor, array or list."""
+    came = type(mask).__name__
+    try:
+        chosen = torch.as_tensor(mask)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(
+            f"{name} must be a boolean mask with one entry per node, or node numbers; got {came}"
+        ) from None
+    if chosen.dtype == torch.uint8 and chosen.shape == (nodes,):  # a mask as older torch wrote them
+        chosen = chosen.bool()
+    if chosen.dim() != 1 or chosen.is_floating_point() or chosen.is_complex():
+        came = f"{tuple(chosen.shape)} of {chosen.dtype}"
+        several = f": choose one of the splits, {name}[:, 0]" if chosen.dim() == 2 else ""
+        raise ValueError(f"{name} must be a boolean mask with one entry per node, or node numbers; got {came}{several}")
+    if chosen.dtype != torch.bool:
+        chosen = _mask_of_numbers(chosen.long(), nodes, name)
+    if len(chosen) != nodes:
+        raise ValueError(f"{name} has {len(chosen)} entries, but there are {nodes} nodes")
+    if not may_be_empty and not chosen.any():
         raise ValueError(f"{name} selects no node: give the nodes to fit on, for example data.val_mask")
-    return mask
+    return chosen
+
+
+def _mask_of_numbers(ids: Tensor, nodes: int, name: str) -> Tensor:
+    if ids.numel() and (int(ids.min()) < 0 or int(ids.max()) >= nodes):
+        raise ValueError(f"{name} names nodes {int(ids.min())}..{int(ids.max())}, but there are nodes 0..{nodes - 1}")
+    if len(ids) != len(ids.unique()):
+        hint = ": a mask of zeros and ones is given as mask.bool()" if len(ids) == nodes else ""
+        raise ValueError(f"{name} names {len(ids) - len(ids.unique())} nodes more than once{hint}")
+    return torch.zeros(nodes, dtype=torch.bool, device=ids.device).index_fill(0, ids, True)
+
+
+def tidied(graph: Data, nodes: int) -> Data:
+    """The graph with boolean masks and labels (N,), whatever form they came in; the same object where that is so already."""
+    changed: dict[str, Tensor] = {}
+    for name in MASKS:
+        mask = graph.get(name)
+        if mask is not None and not (isinstance(mask, Tensor) and mask.dtype == torch.bool and mask.dim() == 1):
+            changed[name] = check_mask(mask, nodes, name, may_be_empty=True)
+    y = graph.get("y")
+    if y is not None and (not isinstance(y, Tensor) or (y.dim() == 2 and y.shape[1] == 1)):
+        changed["y"] = torch.as_tensor(y).reshape(-1) if torch.as_tensor(y).dim() <= 2 else y
+    edges = graph.get("edge_index")
+    if edges is not None and not isinstance(edges, Tensor):
+        changed["edge_index"] = torch.as_tensor(edges)
+    if not changed:
+        return graph
+    tidy = copy.copy(graph)
+    for name, value in changed.items():
+        tidy[name] = value
+    return tidy

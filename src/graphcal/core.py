@@ -9,6 +9,7 @@ A model is run once; everything after is a function of that frozen view. Hyper-p
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -17,7 +18,8 @@ import torch
 from torch import Generator, Tensor, nn
 from torch_geometric.data import Data
 
-from graphcal.checks import as_float, check_graph, check_logits, check_mask
+from graphcal.checks import as_float, check_graph, check_logits, check_mask, tidied
+from graphcal.identity import fingerprint, is_undirected, node_keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +59,10 @@ class ModelHandle(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """One trained model on one graph. Computed once, never changed."""
+    """One trained model on one graph. Computed once, never changed.
+
+    Logits in half precision are taken in single. Masks of the graph may be boolean or node numbers, labels (N,) or (N, 1).
+    """
 
     logits: Tensor  # (N, C)
     graph: Data  # edge_index, y, train_mask, val_mask, test_mask; x for calibrators that read features
@@ -67,6 +72,8 @@ class Outputs:
 
     def __post_init__(self) -> None:
         check_logits(self.logits)
+        object.__setattr__(self, "logits", as_float(self.logits))
+        object.__setattr__(self, "graph", tidied(self.graph, self.num_nodes))
         check_graph(self.graph, *self.logits.shape)
         if self.final is not None and len(self.final.weight) != self.num_classes:
             raise ValueError(
@@ -126,13 +133,17 @@ class Calibration(nn.Module):
 
     The constructor's arguments are the whole state: tensors become buffers (so ``.to``, ``state_dict`` and saving work),
     everything else is a plain JSON-able setting. ``Cls(**tensors, **settings)`` is how a saved one comes back.
-    ``num_classes`` is the number of classes it was fitted on; logits with another number are refused.
+    ``num_classes`` is the number of classes it was fitted on; logits with another number are refused. ``fitted_on`` says what
+    else is known of the fit (see the function of that name).
     A calibration says how it calibrates by `context` and `from_context`, or by ``forward`` where it reads more than those.
     """
 
-    def __init__(self, *, num_classes: int | None = None, **state: Any) -> None:
+    def __init__(
+        self, *, num_classes: int | None = None, fitted_on: Mapping[str, Any] | None = None, **state: Any
+    ) -> None:
         super().__init__()
         self.num_classes = num_classes
+        self.fitted_on = dict(fitted_on or {})
         self.settings: dict[str, Any] = {}
         for name, value in state.items():
             if isinstance(value, Tensor):
@@ -148,6 +159,11 @@ class Calibration(nn.Module):
         if self.num_classes not in (None, out.num_classes):
             raise ValueError(
                 f"this calibration was fitted on {self.num_classes} classes, the logits have {out.num_classes}"
+            )
+        names, came = self.fitted_on.get("class_names"), out.graph.get("class_names")
+        if names is not None and came is not None and list(names) != list(map(str, came)):
+            raise ValueError(
+                f"this calibration was fitted on the classes {names}, in this order; the graph has {list(came)}"
             )
         log_probs: Tensor = super().__call__(out)
         return log_probs
@@ -167,6 +183,12 @@ class Calibration(nn.Module):
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how it calibrates")
 
+    @property
+    def reads_graph(self) -> bool:
+        """False for a map of each node's logits alone, which can be applied where no graph is at hand."""
+        cls = type(self)
+        return cls.from_context is Calibration.from_context or cls.context is not Calibration.context
+
     def forward(self, out: Outputs) -> Tensor:
         return self.from_context(out.logits, self.context(out))
 
@@ -184,16 +206,16 @@ def _short(value: Tensor) -> str:
 class Recipe(Protocol):
     """A frozen dataclass of hyper-parameters that knows how to fit a calibration.
 
-    ``on`` is the boolean mask of the nodes whose labels are fitted, ``stop`` the nodes for early stopping where a method
-    has it (protocols differ: GATS stops on training nodes, CaGCN on the fitted ones).
+    ``on`` are the nodes whose labels are fitted, as a boolean mask or node numbers; ``stop`` the nodes for early stopping where
+    a method has it (protocols differ: GATS stops on training nodes, CaGCN on the fitted ones).
     """
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Calibration: ...
 
 
 def fitting_nodes(out: Outputs, on: Tensor, name: str = "on") -> Tensor:
-    """The mask ``on``, checked: right length, not empty, labelled, and no training node in it."""
-    check_mask(on, out.num_nodes, name)
+    """The nodes ``on`` as a boolean mask, checked: right length, not empty, labelled, and no training node in it."""
+    on = check_mask(on, out.num_nodes, name).to(out.logits.device)
     if out.graph.get("y") is None:
         raise ValueError("the graph has no labels y: a calibration is fitted on labelled nodes")
     if int(out.graph.y[on].min()) < 0:
@@ -220,8 +242,29 @@ def blinded(graph: Data) -> Data:
     return blind
 
 
-def training_set_of(out: Outputs) -> dict[str, Any]:
-    """What a shipped calibration remembers of its graph: ``Cls(..., **training_set_of(out))``."""
-    mask = out.graph.get("train_mask")
-    ids = torch.empty(0, dtype=torch.long) if mask is None else mask.nonzero().flatten()
-    return {"train_nodes": ids, "graph_nodes": out.num_nodes}
+def fitted_on(out: Outputs, on: Tensor) -> dict[str, Any]:
+    """What a calibration says of its own fit: ``Cls(..., **fitted_on(out, on))``. It goes into the saved file's header."""
+    graph = out.graph
+    names = graph.get("class_names")
+    known = {
+        "fitting_nodes": int(check_mask(on, out.num_nodes, "on").sum()),
+        "nodes": out.num_nodes,
+        "edges": None if graph.get("edge_index") is None else int(graph.edge_index.shape[1]),
+        "undirected": None if graph.get("edge_index") is None else is_undirected(graph.edge_index),
+        "fingerprint": fingerprint(graph),
+        "class_names": None if names is None else [str(name) for name in names],
+    }
+    return {"num_classes": out.num_classes, "fitted_on": known}
+
+
+def training_set_of(out: Outputs) -> dict[str, Tensor]:
+    """By what a shipped calibration recognises the training nodes: ``Cls(..., **training_set_of(out))``.
+
+    Keys of their content (`graphcal.identity.node_keys`). A key that a node outside the training set has as well tells nothing
+    and is left out; without features there are none.
+    """
+    mask, keys = out.graph.get("train_mask"), node_keys(out.graph)
+    if mask is None or keys is None:
+        return {"train_keys": torch.empty(0, dtype=torch.long)}
+    own = keys[mask].unique()
+    return {"train_keys": own[~torch.isin(own, keys[~mask])]}

@@ -1,20 +1,31 @@
-"""One atomic write: a file has all of its content under its name, or does not exist. A probe that a folder can be written. And
-one way to read TOML."""
+"""One atomic write: a file has all of its content under its name, or does not exist. A probe that a folder can be written. One
+way to read TOML. And one name for whatever a library says of a broken file."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from graphcal.limits import read_text
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
+
+try:
+    import fcntl
+except ImportError:  # Windows: partial files of a killed process stay until somebody removes them
+    fcntl = None  # type: ignore[assignment]
+
+STALE_SECONDS = 2.0  # between the making of a partial file and its lock there is a moment
 
 
 @contextlib.contextmanager
@@ -25,6 +36,8 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     partial = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         with open(partial, "xb") as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held as long as this process lives: see `sweep`
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -32,6 +45,19 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def sweep(folder: str | os.PathLike[str]) -> None:
+    """Remove the partial files that killed processes left in a folder: those whose lock nobody holds."""
+    if fcntl is None or not Path(folder).is_dir():
+        return
+    for partial in Path(folder).glob(".*"):
+        if not re.fullmatch(r"\..+\.\d+\.[0-9a-f]{8}", partial.name):
+            continue
+        with contextlib.suppress(OSError), open(partial, "rb") as file:  # OSError: it is locked, or already gone
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if time.time() - os.fstat(file.fileno()).st_mtime > STALE_SECONDS:
+                partial.unlink()
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> Path:
@@ -44,9 +70,11 @@ def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> Path
 def check_writable(folder: str | os.PathLike[str], size: int = 1 << 20) -> None:
     """Refuse a folder that cannot be made or does not take ``size`` bytes; leaves nothing behind.
 
-    Called before long work, so that a full or read-only disk costs seconds and not the result.
+    Called before long work, so that a full or read-only disk costs seconds and not the result. What earlier processes left
+    half-written in the folder is removed.
     """
     folder = Path(folder)
+    sweep(folder)
     made = [path for path in (folder, *folder.parents) if not path.exists()]  # innermost first
     probe = folder / f".probe.{os.getpid()}.{secrets.token_hex(4)}"
     try:
@@ -61,8 +89,27 @@ def check_writable(folder: str | os.PathLike[str], size: int = 1 << 20) -> None:
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The tables of a TOML file; one that is not TOML is named."""
+    text = read_text(path)
     try:
-        tables: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as fault:
+        tables: dict[str, Any] = tomllib.loads(text)
+    except (ValueError, RecursionError) as fault:  # a date of month 13, or brackets within brackets without end
         raise ValueError(f"{os.fspath(path)} is not TOML: {fault}") from None
     return tables
+
+
+@contextlib.contextmanager
+def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
+    """Whatever a library raises over the content of a file becomes one ValueError that names the file.
+
+    Libraries answer broken files with any class of exception, from KeyError to MemoryError. Ours pass as they are: they name
+    the file already.
+    """
+    try:
+        yield
+    except (FileNotFoundError, ModuleNotFoundError):
+        raise
+    except Exception as fault:
+        if isinstance(fault, ValueError) and str(fault).startswith(os.fspath(path)):
+            raise
+        said = " ".join(str(fault).split())[:300] or type(fault).__name__
+        raise ValueError(f"{os.fspath(path)}: not {what} ({said})") from fault

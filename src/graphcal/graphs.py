@@ -11,10 +11,11 @@ is dropped with it, and is rebuilt when its edges or its training mask change.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -96,6 +97,12 @@ class Structure:
         return torch.bincount(self.edge_index[0], minlength=self.num_nodes)
 
     @cached_property
+    def returning(self) -> Tensor:  # (N,) walks of length two that come back: edges that exist in both directions
+        row, col = self.edge_index
+        both = torch.isin(row * self.num_nodes + col, col * self.num_nodes + row)
+        return torch.bincount(row[both], minlength=self.num_nodes)
+
+    @cached_property
     def hops(self) -> Tensor:  # (N,)
         return hops_from(self.train_mask, self.edge_index)
 
@@ -121,7 +128,7 @@ def neighbour_agreement(pred: Tensor, facts: Structure) -> Tensor:
     return torch.where(facts.degree > 0, total / facts.degree.clamp(min=1), torch.ones_like(total))
 
 
-_memo: WeakIdKeyDictionary = WeakIdKeyDictionary()  # Data -> (what it was computed from, Structure)
+_memo: MutableMapping[Data, tuple[tuple[Any, ...], Structure]] = WeakIdKeyDictionary()  # with what it was computed from
 
 
 def structure(graph: Data) -> Structure:

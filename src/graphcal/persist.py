@@ -3,7 +3,7 @@
 The file holds the calibration's tensors; its metadata entry ``graphcal`` holds
 
     {"format": 2, "version": "0.1.0", "class": "Temperature", "num_classes": 7,
-     "settings": {...}, "tensors": [...], "parts": {...}}
+     "settings": {...}, "tensors": [...], "parts": {...}, "fitted_on": {...}}
 
 ``parts`` describes calibrations inside the calibration, in the same form; their tensors carry the part's name as a prefix. A
 class is looked up among the known calibrations, never imported by a name from the file.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -35,8 +35,11 @@ KEYS: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def save(calibration: Calibration, path: str | os.PathLike[str]) -> Path:
+def save(calibration: Calibration, path: str | os.PathLike[str], reference: Mapping[str, Any] | None = None) -> Path:
     """Write ``calibration`` to ``path``. The file appears whole or not at all.
+
+    ``reference`` is what its predictions looked like when it was fitted (`graphcal.metrics.reference_summary`): `graphcal watch`
+    compares later ones with it.
 
     >>> import tempfile
     >>> import graphcal as gc
@@ -65,7 +68,28 @@ def save(calibration: Calibration, path: str | os.PathLike[str]) -> Path:
             f"{type(calibration).__name__} has a setting that JSON cannot hold: {error}; keep numbers in tensors"
         ) from None
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in calibration.state_dict().items()}
-    return write_atomically(path, to_bytes(tensors, metadata={"graphcal": header}))
+    metadata = {"graphcal": header} | ({} if reference is None else {"reference": json.dumps(dict(reference))})
+    return write_atomically(path, to_bytes(tensors, metadata=metadata))
+
+
+def read_reference(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The ``reference`` that a calibration was saved with."""
+    from safetensors import SafetensorError, safe_open
+
+    if not Path(path).is_file():
+        raise ValueError(f"no saved calibration at {os.fspath(path)}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+        found = json.loads(metadata["reference"]) if "reference" in metadata else None
+    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+        raise ValueError(f"{os.fspath(path)} is not a readable calibration: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(
+            f"{os.fspath(path)} does not say what its predictions looked like when it was fitted: save it with "
+            "gc.save(calibration, path, reference=gc.metrics.reference_summary(log_probs))"
+        )
+    return found
 
 
 def restore(path: str | os.PathLike[str]) -> Calibration:
@@ -102,6 +126,7 @@ def _described(calibration: Calibration) -> dict[str, Any]:
         "settings": calibration.settings,
         "tensors": [name for name, _ in calibration.named_buffers(recurse=False)],
         "parts": {name: _described(part) for name, part in _parts(calibration)},
+        "fitted_on": calibration.fitted_on,
     }
 
 
@@ -137,7 +162,10 @@ def _built(header: Any, tensors: dict[str, Tensor], path: Path) -> Calibration:
     lacking = [field for field in _state_of(known[name]) if field not in state]
     if lacking:
         raise ValueError(f"{path} is damaged: a {name} without {', '.join(lacking)}")
-    return known[name](num_classes=num_classes, **state)
+    fit = header.get("fitted_on", {})
+    if not isinstance(fit, dict):
+        raise ValueError(f"{path} has a damaged graphcal header: no valid 'fitted_on'")
+    return known[name](num_classes=num_classes, fitted_on=fit, **state)
 
 
 def _state_of(cls: type[Calibration]) -> list[str]:

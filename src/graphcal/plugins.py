@@ -12,13 +12,21 @@ of the SCAR paper (`graphcal.paper`) announces its variants in the same way; wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 T = TypeVar("T")
+
+
+def choices(name: str, known: Iterable[str]) -> str:
+    """The end of an error about a name that is not known: all names, and the one that was probably meant."""
+    names = list(known)
+    meant = get_close_matches(name.lower(), names, n=1)
+    return f"choose among {', '.join(names)}" + (f". Did you mean {meant[0]!r}?" if meant else "")
 
 
 class UnknownName(KeyError, ValueError):
@@ -40,14 +48,13 @@ class Names(Mapping[str, T], Generic[T]):
 
     @cached_property
     def _announced(self) -> dict[str, EntryPoint]:
-        points = entry_points(group=f"graphcal.{self.kind}s")
-        return {point.name: point for point in points if point.name not in self.own and _is_there(point)}
+        return {name: point for name, point in announced(self.kind).items() if name not in self.own}
 
     def __getitem__(self, name: str) -> T:
         if name in self.own:
             return self.own[name]
         if name not in self._announced:
-            raise UnknownName(f"unknown {self.kind} {name!r}; choose among {', '.join(self)}")
+            raise UnknownName(f"unknown {self.kind} {name!r}; {choices(name, self)}")
         point = self._announced[name]
         value = point.load()
         if self._method and not callable(getattr(value, self._method, None)):
@@ -73,11 +80,15 @@ class Names(Mapping[str, T], Generic[T]):
         return "" if point is None else str(point.value).partition(":")[0].partition(".")[0]
 
 
+def announced(kind: str) -> dict[str, EntryPoint]:
+    """What installed packages announce of a kind; nothing is imported."""
+    return {point.name: point for point in entry_points(group=f"graphcal.{kind}s") if _is_there(point)}
+
+
 def _is_there(point: EntryPoint) -> bool:
     """A part of graphcal that was taken out (`graphcal.paper`) is not announced, though the installed metadata still name it."""
-    if not point.value.startswith("graphcal."):
+    module = point.value.partition(":")[0]
+    if not module.startswith("graphcal."):
         return True
-    try:
-        return find_spec(point.value.partition(":")[0]) is not None
-    except ModuleNotFoundError:
-        return False
+    place = Path(__file__).parent.joinpath(*module.split(".")[1:])  # found without importing its package
+    return place.is_dir() or place.with_suffix(".py").is_file()

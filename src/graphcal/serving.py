@@ -1,23 +1,44 @@
-"""A model with its repair, to be shipped: the model's own forward signature, calibrated log-probabilities out."""
+"""A model with its repair, to be shipped: the model's own forward signature, calibrated log-probabilities out.
+
+graph      read off the call: ``x`` and ``edge_index``, ``adj_t``, a `Data`, dicts of a heterogeneous graph; a calibration
+           that does not read the graph needs none
+training   nodes: those of the call's ``train_mask``; else of ``train_mask=``; else those that are recognised by their
+set        content (`graphcal.identity`), wherever they are. A node that is not known to be one, or next to one, is
+           treated as new. So what is said of a node does not depend on what else is in the graph.
+seeds      a model that returns only its first rows (``[:batch_size]``) has their neighbourhoods cut off: these nodes get
+           the plain form of the calibration, what is best said of a node of which only the logits are known
+"""
 
 from __future__ import annotations
 
-import inspect
+import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphcal.core import Calibration, Outputs
+from graphcal.checks import as_float, check_mask
+from graphcal.context_tables import is_sampled, rows_of
+from graphcal.core import Calibration, ModelHandle, Outputs
+from graphcal.identity import node_keys
+from graphcal.observation import Pick, observe
+from graphcal.observation.calls import Call, evaluating, picked, signature_of, unwrapped
+from graphcal.observation.endings import logits_of
+from graphcal.observation.graph_views import graph_of_call
+from graphcal.observation.seen_models import SeenModel, two_columns
+from graphcal.observation.watching import watched
 
 
 class CalibratedModel(nn.Module):
     """A model and its calibration in one module: the model's own forward signature, calibrated log-probabilities out.
 
-    The graph is read off the call: arguments named ``x``, ``edge_index`` or a PyG ``Data``; another signature is served by
-    ``as_graph(*args, **kwargs) -> Data``. On the graph the calibration was fitted on, it remembers the training nodes.
+    It is in evaluation mode, and runs the model in it, until ``train()`` is called on it. ``train_mask`` says which nodes of
+    the graph that is served are training nodes. ``pick`` names the logits among several tensors, ``node_type`` the nodes of a
+    heterogeneous graph, as in `observe`; ``context=calibrate.context(out)`` serves sampled batches, which carry ``n_id`` (or are
+    called with ``n_id=``); ``as_graph(*args, **kwargs) -> Data`` serves calls in which no edges are found.
 
     >>> import graphcal as gc
     >>> data = gc.synthetic(500, seed=0)
@@ -27,36 +48,139 @@ class CalibratedModel(nn.Module):
     torch.Size([500, 5])
     """
 
-    def __init__(self, model: nn.Module, calibration: Calibration, as_graph: Callable[..., Data] | None = None) -> None:
+    context: Tensor | None  # (N, K) of the whole graph
+
+    def __init__(
+        self,
+        model: nn.Module,
+        calibration: Calibration,
+        train_mask: Any = None,
+        *,
+        pick: Pick | None = None,
+        node_type: str | None = None,
+        as_graph: Callable[..., Data] | None = None,
+        context: Tensor | None = None,
+    ) -> None:
         super().__init__()
         self.model = model
         self.calibration = calibration
-        self._as_graph = as_graph
+        self.register_buffer("context", context)
+        self._train_mask = train_mask
+        self._pick, self._node_type, self._as_graph = pick, node_type, as_graph
+        self.eval()
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        logits = self.model(*args, **kwargs)
-        graph = self._as_graph(*args, **kwargs) if self._as_graph else self._graph_of_call(len(logits), args, kwargs)
-        if graph.get("train_mask") is None:
-            graph.train_mask = self._remembered_training_nodes(len(logits), logits.device)
-        log_probs: Tensor = self.calibration(Outputs(logits, graph))
+        n_id = kwargs.pop("n_id", None) if "n_id" not in signature_of(self.model) else None
+        call = Call(args, kwargs)
+        with nullcontext() if self.training else evaluating(self.model):
+            logits, model = self._logits(call)
+        if not self.calibration.reads_graph:
+            self._check_classes(logits)
+            return self.calibration.from_context(logits, logits.new_empty(len(logits), 0))
+        graph = self._graph(call)
+        if n_id is not None:
+            graph.n_id = n_id
+        if is_sampled(graph, self.calibration.fitted_on):
+            return self._of_a_batch(logits, graph.get("n_id"))
+        if graph.num_nodes is not None and len(logits) < int(graph.num_nodes):
+            return self._plain(logits)
+        graph.num_nodes = len(logits)
+        self._recall_training_nodes(graph)
+        with nullcontext() if self._by_context else torch.no_grad():
+            log_probs: Tensor = self.calibration(self._outputs(logits, graph, model, call))
         return log_probs
 
-    def _graph_of_call(self, nodes: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Data:
-        bound = inspect.signature(self.model.forward).bind(*args, **kwargs).arguments
-        given: dict[str, Any] = {}
-        for name, value in bound.items():
-            given.update(value if isinstance(value, dict) else {name: value})
-            if isinstance(value, Data):
-                return Data(**{k: v for k, v in value.to_dict().items() if k != "y"}, num_nodes=nodes)
-        if "edge_index" not in given:
-            raise ValueError(
-                f"CalibratedModel found no edge_index among the arguments {sorted(given)} of "
-                f"{type(self.model).__name__}.forward; pass as_graph=lambda *args: Data(x=..., edge_index=...)"
-            )
-        return Data(x=given.get("x"), edge_index=given["edge_index"], num_nodes=nodes)
+    def exportable(self) -> nn.Module:
+        """For ``torch.export`` and ONNX: tensors in, tensors out, no checks (`graphcal.exporting.Exportable`)."""
+        from graphcal.exporting import Exportable
 
-    def _remembered_training_nodes(self, nodes: int, device: torch.device) -> Tensor:
-        mask = torch.zeros(nodes, dtype=torch.bool, device=device)
-        if getattr(self.calibration, "graph_nodes", None) == nodes:
-            mask[self.calibration.get_buffer("train_nodes")] = True
-        return mask
+        return Exportable(self)
+
+    @property
+    def _by_context(self) -> bool:
+        return type(self.calibration).from_context is not Calibration.from_context
+
+    def _logits(self, call: Call) -> tuple[Tensor, ModelHandle]:
+        """Logits (N, C), and the model to be run again for calibrations that do."""
+
+        def run(edge_weight: Tensor | None) -> Tensor:
+            kwargs = {**call.kwargs} if edge_weight is None else {**call.kwargs, "edge_weight": edge_weight}
+            output = self.model(*call.args, **kwargs)
+            if self._pick is None and isinstance(output, dict) and self._node_type in output:
+                output = output[self._node_type]
+            return as_float(picked(output, self._pick, type(unwrapped(self.model)).__name__))
+
+        output, watch = watched(lambda: run(None))
+        logits, ending = logits_of(output, watch, type(unwrapped(self.model)).__name__)
+        return two_columns(logits), SeenModel(self.model, run, watch, ending)
+
+    def _graph(self, call: Call) -> Data:
+        graph = self._as_graph(*call.args, **call.kwargs) if self._as_graph else None
+        if graph is None:
+            graph = graph_of_call(self.model, call, self._node_type)
+        if graph is None:
+            raise ValueError(
+                f"CalibratedModel found no edges among the arguments ({', '.join(signature_of(self.model))}) of "
+                f"{type(unwrapped(self.model)).__name__}.forward, and {type(self.calibration).__name__} reads the graph: pass "
+                "as_graph=lambda *args, **kwargs: Data(x=..., edge_index=...)"
+            )
+        return graph
+
+    def _recall_training_nodes(self, graph: Data) -> None:
+        if graph.get("train_mask") is not None:
+            return
+        if self._train_mask is not None:
+            graph.train_mask = check_mask(self._train_mask, int(graph.num_nodes), "train_mask", may_be_empty=True)
+            return
+        known = [keys for name, keys in self.calibration.named_buffers() if name.split(".")[-1] == "train_keys"]
+        keys = node_keys(graph) if known and len(known[0]) else None
+        if keys is not None:
+            found = torch.isin(keys, known[0].to(keys.device))
+            if found.any():
+                graph.train_mask = found
+
+    def _outputs(self, logits: Tensor, graph: Data, model: ModelHandle, call: Call) -> Outputs:
+        if not getattr(self.calibration, "reads_hidden", False):
+            return Outputs(logits, graph, model=model)
+        return observe(self.model, graph, call=lambda module, _: module(*call.args, **call.kwargs), pick=self._pick)
+
+    def _of_a_batch(self, logits: Tensor, n_id: Tensor | None) -> Tensor:
+        """By the table's rows of the batch's nodes; by the plain form where there is no table, or the nodes are not named."""
+        name = type(self.calibration).__name__
+        if not self._by_context:
+            raise ValueError(
+                f"this is a sampled batch, in which neighbours are missing, and {name} reads them all: serve whole graphs, or "
+                "choose a calibrator that says what it reads off the graph (Calibration.context): ts, scar, graph-scaling"
+            )
+        if self.context is None or n_id is None:
+            lacks = (
+                "CalibratedModel(..., context=calibrate.context(out)) of the whole graph"
+                if n_id is not None
+                else "n_id="
+            )
+            warnings.warn(
+                f"a sampled batch, in which neighbours are missing, gets the plain form of {name}; all of it needs {lacks}",
+                stacklevel=3,
+            )
+            return self._plain(logits)
+        self._check_classes(logits)
+        return self.calibration.from_context(logits, rows_of(self.context, n_id[: len(logits)]))
+
+    def _plain(self, logits: Tensor) -> Tensor:
+        """For nodes whose neighbourhood is not known: rows of NaN for what the calibration reads off the graph."""
+        self._check_classes(logits)
+        if not self._by_context:
+            raise ValueError(
+                f"the model returned {len(logits)} rows, fewer than its graph has nodes, and {type(self.calibration).__name__} "
+                "needs the logits of every node: let it return all rows, or choose a calibrator that says what it reads off "
+                "the graph (Calibration.context)"
+            )
+        alone = Data(edge_index=torch.empty(2, 0, dtype=torch.long, device=logits.device), num_nodes=len(logits))
+        context = self.calibration.context(Outputs(logits, alone))
+        return self.calibration.from_context(logits, torch.full_like(context, torch.nan))
+
+    def _check_classes(self, logits: Tensor) -> None:
+        if self.calibration.num_classes not in (None, logits.shape[1]):
+            raise ValueError(
+                f"this calibration was fitted on {self.calibration.num_classes} classes, the logits have {logits.shape[1]}"
+            )

@@ -20,7 +20,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.core import Calibration, Outputs, Recipe, blinded
+from graphcal.graphs import structure
 from graphcal.metrics import Measurement, Scores, evaluate, score
+from graphcal.metrics.slices import cut_nodes
 
 StageProgress = Callable[[str, int, int], None]  # stage, done, total
 
@@ -84,17 +86,25 @@ class Study:
 
     def scores(self, nodes: Tensor, bins: int = 20) -> dict[str, list[Scores]]:
         """The cheap numbers on ``nodes``, per recipe and run."""
-        y = self.graph.y[nodes]
-        return {name: [score(lp[nodes], y, bins) for lp in self.log_probs(name)] for name in self.recipes}
+        y, facts = self.graph.y, structure(self.graph)
+
+        def one(lp: Tensor) -> Scores:
+            return score(lp[nodes], y[nodes], bins, cut_nodes(lp, y, nodes, facts))
+
+        return {name: [one(lp) for lp in self.log_probs(name)] for name in self.recipes}
 
     def measure(self, nodes: Tensor, bins: int = 20, before: str = "none") -> dict[str, Measurement]:
-        """Everything about every recipe on ``nodes``, over all runs; compared with the recipe ``before``."""
+        """Everything about every recipe on ``nodes``, over all runs; compared with the recipe ``before``.
+
+        Without edges there are no slices of the graph.
+        """
+        graph = self.graph if self.graph.get("edge_index") is not None else None
         return {
             name: evaluate(
                 self.log_probs(name),
                 self.graph.y,
                 nodes,
-                self.graph,
+                graph,
                 bins,
                 before=self.log_probs(before) if name != before and before in self.recipes else None,
                 thorough=False,

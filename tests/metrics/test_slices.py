@@ -5,8 +5,8 @@ import torch
 
 from conftest import random_graph
 from graphcal.graphs import structure
-from graphcal.metrics import changed_nodes, measure_slices, worst_slice
-from graphcal.metrics.slices import merged
+from graphcal.metrics import changed_nodes, measure_slices, score, worst_slice
+from graphcal.metrics.slices import cut_nodes, merged
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +123,28 @@ def test_changed_nodes_are_those_that_moved_most(graph):
     one = found[0]
     assert (one.degree, one.hops) == (int(facts.degree[one.node]), int(facts.hops[one.node]))
     assert changed_nodes([before], [before], graph.y, graph.test_mask, facts) == []
+
+
+def test_a_calibrated_model_has_no_worst_group_in_19_cases_of_20(graph):
+    """Among degrees and distances, of which these predictions know nothing. Uncorrected, one would be named in most cases."""
+    g, facts, named, uncorrected = torch.Generator().manual_seed(5), structure(graph), 0, 0
+    for _ in range(150):
+        conf = 0.5 + 0.4 * torch.rand(1200, generator=g, dtype=torch.float64)
+        found = measure_slices(confident(graph.y, conf, conf, g), graph.y, graph.test_mask, facts, bins=1)
+        found = [s for s in found if s.by in ("degree", "distance from training")]
+        named += worst_slice(found) is not None
+        uncorrected += any(s.p <= 0.05 for s in found)
+    assert named / 150 <= 0.09
+    assert uncorrected / 150 > 0.25
+
+
+def test_the_worst_slice_of_the_scores_is_that_of_the_groups(graph):
+    g, facts = torch.Generator().manual_seed(1), structure(graph)
+    far, test = facts.hops == 2, graph.test_mask
+    log_probs = confident(graph.y, torch.where(far, 0.9, 0.7).double(), torch.where(far, 0.5, 0.7), g)
+    cuts = cut_nodes(log_probs, graph.y, test, facts)
+    found = measure_slices(log_probs, graph.y, test, facts)
+    largest = max(abs(s.corrected_gap) for s in found if not s.small and s.by != "outcome")
+    assert score(log_probs[test], graph.y[test], cuts=cuts).worst_slice == pytest.approx(largest)
+    assert abs(worst_slice(found).corrected_gap) == pytest.approx(largest)
+    assert score(log_probs[test], graph.y[test]).worst_slice < largest  # without the graph the far nodes are not seen

@@ -7,6 +7,7 @@ import pytest
 
 from conftest import random_graph
 from graphcal.reports import report
+from graphcal.reports.maps import unpacked
 from sample_results import sample_results
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
@@ -98,6 +99,71 @@ def test_points_are_drawn_where_the_numbers_say(opened):
         assert (x, y) == pytest.approx((bins["confidence"][b], bins["accuracy"][b]), abs=1e-4)
 
 
+def test_the_page_leads_with_what_can_be_decided_at_five_percent(opened):
+    """Before anything is touched, high on the page, in a size that is read from afar."""
+    page, own = opened.page, sample_results()["methods"]["scar"]["decision"]
+    assert page.locator("#decided").inner_text() == f"{own['approved']:,}"
+    assert page.locator("#target-text").inner_text().replace("\u00a0", " ") == "5 %"
+    assert page.locator("#decided").bounding_box()["y"] < 600
+    assert page.locator("#decided").bounding_box()["height"] > 30
+    assert page.locator("main > section").first.get_attribute("id") == "decisions"
+
+
+@pytest.mark.parametrize("method", ["scar", "none"])
+def test_the_slider_says_how_many_nodes_are_decided(opened, method):
+    page, curve = opened.page, sample_results()["methods"][method]["decision"]["curve"]
+    page.locator("#decider").select_option(method)
+    slider = page.locator("#target")
+    for k in (0, 5, 20, 30):
+        slider.fill(str(k))
+        assert page.locator("#decided").inner_text() == f"{curve['decided'][k]:,}"
+        said = page.locator("#decided-detail").inner_text().replace("\u00a0", " ")
+        assert f"at most {100 * curve['targets'][k]:g} % errors" in said
+        if curve["decided"][k]:
+            assert f"{curve['total'] - curve['decided'][k]:,} need a person" in said
+            assert page.locator("#risk .cut").count() == 1
+        width = float(page.locator("#decided-share").get_attribute("width"))
+        assert width == pytest.approx(300 * curve["decided"][k] / curve["total"])
+    slider.focus()
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("#decided").inner_text() == f"{curve['decided'][29]:,}"
+
+
+def test_a_click_on_the_map_shows_the_node_and_its_neighbours(opened):
+    page, found = opened.page, unpacked(sample_results()["map"])
+    page.wait_for_selector("#map-detail[data-ready]")
+    place = int(found["degree"].argmax())
+    canvas = page.locator("#map-after")
+    size = canvas.bounding_box()["width"]
+    x = 24 + found["x1"][place] / 65535 * (size - 48)
+    y = size - 24 - found["y1"][place] / 65535 * (size - 48)
+    canvas.click(position={"x": float(x), "y": float(y)})
+    said = page.locator("#map-detail").inner_text()
+    chosen = found["node"].tolist().index(int(page.locator("#map-node").input_value()))
+    assert abs(found["x1"][chosen] - found["x1"][place]) < 200  # the clicked one, or one on the same pixel
+    assert said.startswith(f"Node {found['node'][chosen]}, a ")
+    assert f"Predicted class {found['pred1'][chosen]}, {int(found['conf1'][chosen] / 10 + 0.5)} % sure" in said
+    near = [found[f"neighbour{k}"][chosen] for k in range(4)]
+    for other in (n for n in near if n != 65535):
+        assert f"{found['node'][other]} (class" in said
+    page.locator("#map-node").fill("3")
+    page.keyboard.press("Enter")
+    assert page.locator("#map-detail").inner_text().startswith("Node 3, ")
+    page.locator("#map-node").fill("99999")
+    page.keyboard.press("Enter")
+    assert "is not among" in page.locator("#map-detail").inner_text()
+
+
+def test_the_map_is_drawn_before_and_after(opened):
+    opened.page.wait_for_selector("#map-detail[data-ready]")
+    inked = """id => { const c = document.getElementById(id), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+        let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n / (d.length / 4); }"""
+    before, after = (opened.page.evaluate(inked, name) for name in ("map-before", "map-after"))
+    assert 0.002 < before < 0.5
+    assert 0.002 < after < 0.5
+    assert before != after
+
+
 def column(page, number):
     cells = page.locator(f"#methods tbody tr td:nth-child({number})").all()
     return [float(c.get_attribute("data-value")) for c in cells]
@@ -126,7 +192,7 @@ def test_every_control_is_reached_with_the_keyboard(opened):
         reached.append(
             page.evaluate("document.activeElement.id || document.activeElement.textContent.trim().slice(0, 12)")
         )
-    for wanted in ("base", "method", "binning", "Method", "Accuracy %", "ECE %"):
+    for wanted in ("decider", "target", "base", "method", "binning", "Method", "Accuracy %", "ECE %"):
         assert any(r.startswith(wanted) for r in reached), (wanted, reached)
 
 
@@ -138,7 +204,7 @@ def test_a_screen_reader_finds_names_for_everything(opened):
     assert page.locator("html").get_attribute("lang") == "en"
     for section in page.locator("main > section").all():
         assert section.get_attribute("aria-labelledby") or section.get_attribute("aria-label")
-    assert page.locator("select").count() == page.locator("label select").count() == 3
+    assert page.locator("select").count() == page.locator("label select").count() == 5
     levels = [int(t[1]) for t in page.evaluate("[...document.querySelectorAll('h1,h2,h3')].map(h => h.tagName)")]
     assert levels[0] == 1
     assert levels.count(1) == 1
@@ -156,7 +222,7 @@ def test_slices_and_changed_nodes_follow_the_method(opened):
 
 def test_numbers_are_there_as_text_too(opened):
     page = opened.page
-    page.locator("summary").click()
+    page.locator("summary").first.click()
     bins = sample_results()["methods"]["ts"]["binnings"]["20 equal-width"]
     page.locator("#method").select_option("ts")
     assert page.locator("#numbers tr").count() == 1 + sum(n > 0 for n in bins["count"])
@@ -198,7 +264,7 @@ def test_it_prints_light_without_controls_on_few_pages(browser, file, tmp_path):
     pdf = found.page.pdf(path=tmp_path / "report.pdf", format="A4")
     assert 1 <= pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") + pdf.count(b"/Type /Page/") <= 6
     found.page.emulate_media(media="print")
-    assert not found.page.locator(".controls").is_visible()
+    assert not any(controls.is_visible() for controls in found.page.locator(".controls").all())
     assert found.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     found.page.screenshot(path=tmp_path / "print.png", full_page=True)
     found.context.close()

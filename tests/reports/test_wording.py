@@ -28,7 +28,7 @@ def test_the_verdict_says_direction_repair_and_certainty(results):
     text = verdict(results)
     gap = results["methods"]["none"]["signed_gap"]["mean"]
     assert f"under-confident by {100 * gap:.1f} points" in text
-    assert "brings the calibration error from" in text
+    assert "brings the true calibration error from" in text
     assert "certainty" in text
 
 
@@ -65,7 +65,7 @@ def test_what_needs_no_repair_is_not_called_repaired(results):
     assert found["Was it miscalibrated?"] == "Not measurably"
     assert found["What fixed it?"] == "Nothing to fix"
     assert "nothing to repair" in text
-    assert "brings the calibration error" not in text
+    assert "calibration error from" not in text
 
 
 def test_where_nothing_helped_the_certainty_is_that_of_the_model_as_it_was(results):
@@ -103,3 +103,53 @@ def test_advice_names_what_helps():
     assert advice(limit, (0.08, 0.12)).startswith("A better method would help")
     assert "2,000 would halve that" in advice(label_limit(predictions(10_000), 500), (0.0, 0.02))
     assert advice(label_limit(predictions(300), 5000), (0.0, 0.05)).startswith("More test nodes would tell")
+
+
+def method(error, interval, p=0.5, **more):
+    """What a method's record says of its calibration error."""
+    return {"ece": {"mean": error + 0.02}, "true_error": error, "ece_interval": interval, "p": p, **more}
+
+
+OFF = method(0.113, [0.09, 0.136], 0.001, signed_gap={"mean": 0.11}, confidence={"mean": 0.6})
+
+
+@pytest.mark.parametrize(
+    ("after", "said", "not_said"),
+    [
+        (method(0.002, [0.0, 0.008]), "repairs all of it: with 97.5 % certainty the true error is below 0.8 points", "left"),
+        (method(0.004, [0.0, 0.029]), "told from sampling noise; with 97.5 % certainty the true error is below 2.9", "all"),
+        (method(0.023, [0.009, 0.04]), "noise does not explain: 2.3 (95 % interval 0.9 to 4.0) points", "all"),
+        (method(0.0, [0.0, 0.008], p=0.01), "A small error remains", "all of it"),
+    ],
+)  # fmt: skip
+def test_all_is_repaired_only_where_the_interval_says_so(after, said, not_said):
+    text = verdict({"methods": {"none": OFF, "ts": after}})
+    assert f"true calibration error from 11.3 to {100 * after['true_error']:.1f} points" in text
+    assert said in text
+    assert not_said not in text
+
+
+def test_the_worst_group_enters_the_verdict():
+    worst = {"by": "predicted class", "group": "class 3", "nodes": 1140, "confidence": 0.61, "accuracy": 0.74,
+             "signed_gap": 0.13, "corrected_gap": 0.12}  # fmt: skip
+    said = "Calibrated on average; class 3 is still 12.0 points under-confident (says 61 %, right 74 %, 1,140 nodes)."
+    assert verdict({"methods": {"none": OFF, "ts": method(0.004, [0.0, 0.02], worst=worst)}}).endswith(said)
+    far = {**worst, "by": "distance from training", "group": "3 hops", "corrected_gap": -0.1}
+    said = "Worst group: nodes at distance 3 hops from the training set are still 10.0 points over-confident"
+    assert said in verdict({"methods": {"none": OFF, "ts": method(0.03, [0.01, 0.05], worst=far)}})
+    calm = {**method(0.0, [0.0, 0.02]), "worst": {**worst, "by": "degree", "group": "1"}}
+    text = verdict({"methods": {"none": calm, "ts": {**calm, "ece": {"mean": 0.01}}}})
+    assert "On average there is nothing to repair" in text
+    assert "Calibrated on average; nodes of degree 1 are 12.0 points under-confident" in text
+    assert "still" not in text
+
+
+def test_results_without_an_estimate_show_ece_beside_its_floor():
+    old, new = ({**m, "ece_floor": {"mean": 0.035}} for m in (OFF, method(0.004, [0.0, 0.029])))
+    for m in (old, new):
+        del m["true_error"]
+    text = verdict({"methods": {"none": old, "ts": new}})
+    assert (
+        "brings the calibration error from 13.3 to 2.4 points, where a perfectly calibrated model would show 3.5"
+        in text
+    )

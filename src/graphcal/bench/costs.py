@@ -6,6 +6,7 @@ training; the same graph and backbone; the same backbone; anything. Fitting like
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -27,7 +28,8 @@ class Costs:
         """Take in the finished cells that are new."""
         for key in set(keys) - self.learned:
             self.learned.add(key)
-            self._take(store.record(key))
+            with contextlib.suppress(ValueError, FileNotFoundError):  # damaged: the run that wants it heals it
+                self._take(store.record(key))
 
     def _take(self, record: Record) -> None:
         group = record.spec["groups"][0]

@@ -25,7 +25,9 @@ from graphcal.bench.tabulation import Table
 from graphcal.files import write_atomically
 from graphcal.plots.figure import svg
 
-EXPORTED = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "nll", "brier", "signed_gap")
+FIRST = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "nll", "brier", "signed_gap")
+ADDED = ("aurc", "eaurc", "coverage_at_5", "worst_slice")  # blank for records that were made before they were measured
+EXPORTED = (*FIRST, *ADDED)
 
 
 def write_files(table: Table, folder: Path) -> list[Path]:
@@ -114,7 +116,7 @@ def csv_of_methods(table: Table) -> str:
             numbers: list[str] = [""] * len(values)
             if entry.records:
                 numbers = [
-                    f"{part(m, where):.6f}"
+                    f"{part(m, where):.6f}" if entry.has(m, where) else ""
                     for where in ("test", "unlabelled")
                     for m in EXPORTED
                     for part in (entry.mean, entry.sd)
@@ -137,7 +139,8 @@ def csv_of_runs(table: Table) -> str:
         for method, entry in row.entries.items():
             for record in entry.records:
                 split, seed = record.spec["run"]
-                numbers = [f"{record.result[where][m]:.6f}" for where in ("test", "unlabelled") for m in EXPORTED]
+                found = [record.result[where].get(m) for where in ("test", "unlabelled") for m in EXPORTED]
+                numbers = ["" if value is None else f"{value:.6f}" for value in found]
                 body.append([*(row.place[n] for n in names), method, split, seed, *numbers, record.result["changed"]])
     return _csv(header, body)
 
@@ -170,8 +173,12 @@ def csv_of_seconds(table: Table) -> str:
 
 def latex(table: Table) -> str:
     """The grid with booktabs; bold as in the Markdown."""
-    head = [*map(axis_title, table.axes), *(_escaped(table.preset.title_of(m)) for m in table.methods)]
-    lines = [f"% {table.preset.title}. Source: {table.preset.source}.",
+    head = [
+        *(_escaped(axis_title(axis)) for axis in table.axes),
+        *(_escaped(table.preset.title_of(m)) for m in table.methods),
+    ]
+    about = " ".join(f"{table.preset.title}. Source: {table.preset.source}.".split())
+    lines = [f"% {about}",
              rf"\begin{{tabular}}{{{'l' * len(table.axes)}{'r' * len(table.methods)}}}", r"\toprule",
              " & ".join(head) + r" \\", r"\midrule"]  # fmt: skip
     for row in table.rows:
@@ -187,5 +194,12 @@ def latex(table: Table) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
+LATEX = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    **{mark: rf"\{mark}" for mark in "_%&#${}"},
+}  # fmt: skip
+
+
 def _escaped(text: str) -> str:
-    return text.replace("_", r"\_").replace("%", r"\%").replace("&", r"\&")
+    """Text that LaTeX prints as it is: nothing in it is a command."""
+    return "".join(LATEX.get(mark, mark) for mark in " ".join(text.split()))

@@ -16,11 +16,10 @@ from pathlib import Path
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcal.bench.records import Store
+from graphcal.bench.records import Store, sealed, unsealed
 from graphcal.bench.spec import RunId, TrainingGroup, canonical
 from graphcal.core import FinalLayer, Outputs
 from graphcal.datasets import load
@@ -58,11 +57,24 @@ class Models:
 def models_of(base: TrainingGroup, store: Store, graphs: Graphs) -> Models:
     """The trained models: found in the cache, or trained and put there. Two processes never train the same base at once."""
     path = store.cache_path(base.key)
-    if not path.exists():
-        with store.lock(f"base-{base.key}"):
-            if not path.exists():
-                _train(base, path, graphs)
+    with store.lock(f"base-{base.key}"):
+        if path.exists() and not _is_sound(base, path):
+            store.set_aside(path)
+        if not path.exists():
+            _train(base, path, graphs)
     return _read(base, path)
+
+
+def _is_sound(base: TrainingGroup, path: Path) -> bool:
+    """Whole, of this training and no other, with what every run needs."""
+    try:
+        tensors, about = unsealed(path)
+        config, seconds = json.loads(about["config"]), float(about["seconds"])
+    except (ValueError, KeyError, FileNotFoundError):
+        return False
+    needed = {f"{number}/logits" for number in range(len(base.runs))}
+    mine = about.get("base") == canonical(asdict(base)) and isinstance(config, dict) and seconds >= 0
+    return mine and needed <= tensors.keys()
 
 
 def _train(base: TrainingGroup, path: Path, graphs: Graphs) -> None:
@@ -89,7 +101,7 @@ def _train(base: TrainingGroup, path: Path, graphs: Graphs) -> None:
         tensors |= {f"{number}/{name}": t.detach().contiguous().clone() for name, t in kept.items() if t is not None}
     config = asdict(_replicas(runs[0]).config)
     about = {"base": canonical(asdict(base)), "seconds": repr(seconds), "config": canonical(config)}
-    write_atomically(path, save(tensors, about))
+    write_atomically(path, sealed(tensors, about))
 
 
 def _replicas(run: Run) -> Replicas:

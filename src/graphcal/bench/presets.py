@@ -8,24 +8,27 @@
     published  what a paper printed, mean and sd, and ``remark`` on it (`graphcal.bench.printed_numbers`)
     reasons    why a dataset may be missing, printed in the place of its numbers when it cannot be loaded
 
-This package has no preset of its own. Installed ones are the TOML files of the packages that the entry-point group
+Installed presets are the TOML files of `graphcal.bench.preset_files` and of the packages that the entry-point group
 ``graphcal.presets`` names; any other file is given by its path. A file without a title is there to be extended.
 `graphcal.bench.expansion` turns a preset into cells.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from graphcal.bench import preset_files
 from graphcal.bench.printed_numbers import look_up
-from graphcal.files import read_toml
+from graphcal.files import read_toml, reading
+from graphcal.limits import CELLS, RUNS
 from graphcal.plugins import Names
 
-PACKAGES: Names[ModuleType] = Names("preset", {})  # of TOML files
+PACKAGES: Names[ModuleType] = Names("preset", {"graphcal": preset_files})  # of TOML files
 NEEDED = ("title", "source", "runs", "methods", "axes")  # what no preset goes without
 
 
@@ -51,6 +54,7 @@ class Preset:
     remarks: Sequence[Mapping[str, Any]] = ()  # {where, text}
     reasons: Mapping[str, str] = field(default_factory=dict)
     figure: Mapping[str, Any] = field(default_factory=dict)
+    summary: Mapping[str, Any] = field(default_factory=dict)  # see `graphcal.bench.graph_summary`
 
     def title_of(self, method: str) -> str:
         return str(self.methods[method].get("title", method))
@@ -72,15 +76,17 @@ def read_preset(name: str) -> Preset:
     path = Path(name)
     if path.stem in known:
         raise ValueError(f"{path} has the name of an installed preset, and would replace its tables: rename it")
-    text = _merged(path)
-    missing = [key for key in NEEDED if key not in text]
-    if missing:
-        raise ValueError(f"{path} lacks {', '.join(missing)}; a preset needs {', '.join(NEEDED)}")
-    return build_preset(path.stem, text)
+    with reading(path, "a sound preset"):
+        text = _merged(path)
+        missing = [key for key in NEEDED if key not in text]
+        if missing:
+            raise ValueError(f"{path} lacks {', '.join(missing)}; a preset needs {', '.join(NEEDED)}")
+        return build_preset(path.stem, text)
 
 
 def build_preset(name: str, text: Mapping[str, Any]) -> Preset:
     """A preset from its parsed TOML."""
+    _check_kinds(name, text)
     methods = _methods(name, text["methods"], text.get("define", {}))
     published, remarks = look_up(text.get("published", ()), text.get("numbers"))
     return Preset(
@@ -102,7 +108,39 @@ def build_preset(name: str, text: Mapping[str, Any]) -> Preset:
         remarks=[*text.get("remark", ()), *remarks],
         reasons=text.get("reasons", {}),
         figure=text.get("figure", {}),
+        summary=text.get("summary", {}),
     )
+
+
+KINDS: Mapping[str, tuple[type, str]] = {
+    "title": (str, "text"), "source": (str, "text"), "kind": (str, "text"), "metric": (str, "text"), "against": (str, "text"),
+    "own": (str, "text"), "caption": (str, "text"), "rivals": (list, "a list"), "axes": (dict, "a table of lists"),
+    "base": (dict, "a table"), "define": (dict, "a table of tables"), "set": (list, "tables [[set]]"),
+    "published": (list, "tables [[published]]"), "remark": (list, "tables [[remark]]"), "reasons": (dict, "a table"),
+    "figure": (dict, "a table"),
+}  # fmt: skip
+
+
+def _check_kinds(name: str, text: Mapping[str, Any]) -> None:
+    """Each key holds what it must, and no more than can be computed."""
+    for key, (kind, said) in KINDS.items():
+        if key in text and not isinstance(text[key], kind):
+            raise ValueError(f"preset {name!r}: {key} must be {said}; got {text[key]!r}")
+    runs = text["runs"]
+    if not isinstance(runs, int) or isinstance(runs, bool) or not 1 <= runs <= RUNS:
+        raise ValueError(f"preset {name!r}: runs must be a whole number from 1 to {RUNS:,}; got {runs!r}")
+    for axis, values in text["axes"].items():
+        if not isinstance(values, list) or not values or not all(isinstance(v, str | int | float) for v in values):
+            raise ValueError(f"preset {name!r}: axis {axis!r} must be a list of names or numbers; got {values!r}")
+    places = math.prod(len(values) for values in text["axes"].values()) * max(1, len(text["methods"]))
+    if places * runs > CELLS:
+        raise ValueError(f"preset {name!r}: {places:,} places of {runs:,} runs; at most {CELLS:,} cells are computed")
+    for key in ("set", "remark", "published"):
+        for rule in text.get(key, ()):
+            if not isinstance(rule, dict) or not isinstance(rule.get("where", {}), dict):
+                raise ValueError(f"preset {name!r}: [[{key}]] must be tables with a table `where`; got {rule!r}")
+            if key != "published" and "where" not in rule:
+                raise ValueError(f"preset {name!r}: [[{key}]] says no `where`: {rule!r}")
 
 
 def matches(where: Mapping[str, Any], slot: Mapping[str, Any]) -> bool:
@@ -145,7 +183,7 @@ def _choices(known: Mapping[str, str]) -> str:
 
 
 def _toml(path: Path) -> dict[str, Any]:
-    if not path.exists():
+    if not path.is_file():
         raise ValueError(f"there is no preset file {path}")
     text = read_toml(path)
     if "numbers" in text:  # a path, seen from this file

@@ -15,6 +15,7 @@ from typing import Any
 from graphcal.bench.presets import Preset, matches
 from graphcal.bench.spec import Cell, RunId, TrainingGroup
 from graphcal.datasets.protocols import PROTOCOLS
+from graphcal.limits import RUNS
 from graphcal.methods import CALIBRATORS
 from graphcal.training import Training, published
 
@@ -83,6 +84,8 @@ def _null(value: Any) -> Any:
 
 def make_cells(settings: SlotSettings, row: Mapping[str, Any], runs: int) -> Iterator[Cell]:
     """One cell per run, all settings written out."""
+    if not isinstance(settings.block, int) or not 1 <= settings.block <= RUNS:
+        raise ValueError(f"block must be a whole number from 1 to {RUNS:,}; got {settings.block!r}")
     wanted = settings.search  # none: one candidate, nothing to choose
     candidates = [dict(zip(wanted, values)) for values in itertools.product(*wanted.values())]
     given = {**_published_weights(settings, row), **settings.settings}

@@ -22,7 +22,8 @@ from graphcal.bench.records import Store
 from graphcal.bench.spec import Cell, canonical, jobs_of
 from graphcal.bench.tabulation import Table, tabulate
 from graphcal.datasets.sources import at_hand, find
-from graphcal.files import write_atomically
+from graphcal.files import check_writable, reading, sweep, write_atomically
+from graphcal.limits import read_text
 
 
 @dataclass
@@ -37,11 +38,15 @@ class Session:
     def of(cls, name: str | Preset, folder: str | Path, only: str = "", runs: int | None = None) -> Session:
         """A named preset, or one made in code. ``only`` and ``runs`` take a part of it."""
         preset = read_preset(name) if isinstance(name, str) else name
-        part = Filter.parse(only, preset)
-        slots = list(expand(preset, runs, part))
+        with reading(name if isinstance(name, str) else f"preset {preset.name}", "a sound preset"):
+            everything = Filter.parse("", preset)  # what is wrong with the preset is said of the preset
+            part = Filter.parse(only, preset) if only else everything
+            slots = list(expand(preset, runs, part))
+            empty = list(blanks(preset, part))
         if not slots:
-            raise ValueError(f"--only {only}: no cell of {preset.name} has all of these")
-        return cls(preset, slots, list(blanks(preset, part)), Store(folder))
+            whole = f"{name}: the preset has no cell" if isinstance(name, str) else f"preset {preset.name} has no cell"
+            raise ValueError(f"--only {only}: no cell of {preset.name} has all of these" if only else whole)
+        return cls(preset, slots, empty, Store(folder))
 
     @cached_property
     def cells(self) -> dict[str, Cell]:
@@ -80,9 +85,19 @@ class Session:
         self.costs.learn(self.store.finished(), self.store)
         return self.costs.left(self.todo(), self.store)
 
+    def heal(self) -> dict[str, str]:
+        """Make the folder fit to go on with: it takes files, what a kill left half-written is gone, damaged records are set
+        aside. Gives key and reason of the cells that will be computed again."""
+        folder = self.store.folder
+        check_writable(folder)
+        for part in ("records", "failed", "cache", "plans"):
+            sweep(folder / part)
+        return self.store.heal(sorted(self.store.entries() & self.cells.keys()))
+
     def run(self, engine: Engine, tick: Tick) -> None:
         from graphcal.bench.runner import run_jobs
 
+        self.heal()
         run_jobs(jobs_of(self.todo()), self.store, engine, tick)
 
     def remember(self) -> None:
@@ -113,8 +128,9 @@ def status(folder: str | Path) -> list[Status]:
         raise ValueError(f"{folder} holds no benchmark: `graphcal bench PRESET --out {folder}` starts one")
     done, failed, states = store.finished(), store.failed(), []
     for path in plans:
-        asked = json.loads(path.read_text(encoding="utf-8"))
-        keys = set(asked["cells"])
+        with reading(path, "a sound plan; the same `graphcal bench` command writes it anew"):
+            asked = json.loads(read_text(path))
+            name, keys = str(asked["preset"]), set(map(str, asked["cells"]))
         errors = {key: store.error(key) for key in sorted(failed & keys)}
-        states.append(Status(asked["preset"], len(keys), len(done & keys), errors))
+        states.append(Status(name, len(keys), len(done & keys), errors))
     return states

@@ -62,6 +62,8 @@ class Cell:
             raise ValueError("a cell needs at least one training group: that of the model it calibrates")
         if self.stop not in STOPS:
             raise ValueError(f"stop={self.stop!r} is not one of {', '.join(STOPS)}")
+        if not isinstance(self.bins, int) or not 1 <= self.bins <= 10_000:
+            raise ValueError(f"bins must be a whole number from 1 to 10,000; got {self.bins!r}")
         for group in self.groups:
             if self.run not in group.runs:
                 raise ValueError(f"run (split, seed) = {self.run} is not among the runs trained together: {group.runs}")

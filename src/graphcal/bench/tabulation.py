@@ -48,6 +48,10 @@ class Entry:
         scale = metric_of(metric).scale
         return [scale * float(record.result[where][metric]) for record in self.records]
 
+    def has(self, metric: str, where: str = "test") -> bool:
+        """Was it measured in every run? Older records lack what came later."""
+        return all(record.result[where].get(metric) is not None for record in self.records)
+
     def mean(self, metric: str, where: str = "test") -> float:
         return statistics.fmean(self.values(metric, where))
 

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
 
 from graphcal import __version__
 from graphcal.cli.bench import bench
+from graphcal.cli.calibrate import calibrate
 from graphcal.cli.check import check
 from graphcal.cli.datasets import datasets
+from graphcal.cli.decide import decide
 from graphcal.cli.explain import explain
 from graphcal.cli.methods import methods
 from graphcal.cli.report import report
 from graphcal.cli.run import run
+from graphcal.cli.score import score
 from graphcal.cli.shift import shift
 from graphcal.cli.tune import tune
+from graphcal.cli.watch import watch
 
 app = typer.Typer(
     name="graphcal",
     help="Honest confidence for graph neural networks: measure the calibration error, repair it, say how sure the repair is.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run)
+app.command()(calibrate)
+app.command()(score)
 app.command()(bench)
 app.command()(datasets)
 app.command()(methods)
 app.command()(check)
+app.command()(decide)
+app.command()(watch)
 app.command()(report)
 app.command()(explain)
 app.command()(tune)
@@ -53,7 +62,10 @@ def main() -> None:
     """The console entry point: bad input is one clear line and exit code 2, never a traceback."""
     try:
         app()
-    except (ValueError, FileNotFoundError) as error:
+    except BrokenPipeError:  # whoever read our output has enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except (ValueError, OSError) as error:
         typer.secho(f"graphcal: {error}", fg="red", err=True)
         sys.exit(2)
     except KeyboardInterrupt:

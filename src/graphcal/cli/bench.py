@@ -68,6 +68,8 @@ def bench(
     count = 1 if engine == "serial" else workers or _cores()
     if dry_run:
         return _estimate(session, count, console)
+    for fault in session.heal().values():
+        console.print(f"Damaged, computed again: {fault}", markup=False, highlight=False)
     session.remember()
     interrupted = _run(session, chosen, count)
     parts = [f"graphcal bench {preset}", f"--only {','.join(only)}" if only else "", f"--runs {runs}" if runs else ""]
@@ -94,7 +96,7 @@ def _list(console: Any) -> None:
         return
     width = max(map(len, titles))
     for name, title in titles.items():
-        console.print(f"[bold]{name:{width}}[/] {title}", highlight=False, soft_wrap=True)
+        console.print(f"{name:{width}} {title}", highlight=False, soft_wrap=True, markup=False)
 
 
 def _status(folder: Path, console: Any) -> None:
@@ -102,7 +104,8 @@ def _status(folder: Path, console: Any) -> None:
 
     for found in status(folder):
         console.print(
-            f"[bold]{found.preset}[/]: {found.finished} of {found.cells} cells finished, {len(found.failed)} failed"
+            f"{found.preset}: {found.finished} of {found.cells} cells finished, {len(found.failed)} failed",
+            markup=False,
         )
         for error in dict.fromkeys(found.failed.values()):
             console.print(f"  {error.splitlines()[0] if error else ''}", markup=False)
@@ -157,7 +160,7 @@ def _estimate(session: Session, workers: int, console: Any) -> None:
 
 def _unavailable(session: Session, console: Any) -> None:
     for name, why in session.unavailable.items():
-        console.print(f"Not run: {name}. {session.preset.reasons.get(name, why.splitlines()[0])}")
+        console.print(f"Not run: {name}. {session.preset.reasons.get(name, why.splitlines()[0])}", markup=False)
 
 
 def _run(session: Session, engine: Any, workers: int) -> bool:
@@ -205,7 +208,7 @@ def _finish(session: Session, publish: Path | None, command: str, console: Any) 
     if publish is not None:
         written += exports.publish(table, command, publish)
     for path in written:
-        console.print(str(path), highlight=False)
+        console.print(str(path), highlight=False, markup=False)
     failed = session.failed()
     console.print(f"{session.finished()} of {len(session.cells)} cells finished, {len(failed)} failed.")
     for error in dict.fromkeys(failed.values()):

@@ -12,7 +12,7 @@ EXIT = {"pass": 0, "fail": 1, "unknown": 3}
 
 def check(
     predictions: Path = typer.Argument(
-        ..., help="Table with `label` and prob_0.., logit_0.. or log_prob_0.. (Parquet, CSV, npz)."
+        ..., help="Table with `label` and prob_0.., logit_0.. or log_prob_0..; a file or a folder (docs/tables.md)."
     ),
     max_ece: float = typer.Option(
         0.05, min=0.0, max=1.0, help="Largest calibration error that is acceptable, as a fraction."
@@ -20,6 +20,10 @@ def check(
     confidence: float = typer.Option(0.95, min=0.5, max=0.9999, help="How certain the answer must be."),
     bins: int = typer.Option(20, min=1, help="Equal-width bins (lo, hi], 0 and 1 included."),
     label: str = typer.Option("label", help="Column that holds the true class."),
+    labels: Path = typer.Option(None, help="Table of id and label, where the predictions have none."),
+    kind: str = typer.Option(None, help="logits, log-probs or probs, where the columns' names do not say it."),
+    classes: str = typer.Option(None, help="Class names in the order of the scores: spam,ham,news."),
+    source: str = typer.Option(None, "--from", help="Engine that wrote the files: graphstorm, gigl, neo4j, kumo."),
     json: bool = typer.Option(False, "--json", help="Print the judgement and its figures as JSON."),
 ) -> None:
     """Is a model calibrated enough? The exit code is the answer.
@@ -29,16 +33,21 @@ def check(
     graphcal check predictions.parquet --max-ece 0.05 --confidence 0.95
     """
     from graphcal.metrics.gate import judge
-    from graphcal.tables.predictions import read_predictions
+    from graphcal.tables.reading import read_table
 
     if max_ece <= 0 or max_ece >= 1:
         raise ValueError(f"--max-ece must lie between 0 and 1, got {max_ece}; 0.05 means 5 points")
-    found = read_predictions(predictions, label)
-    judgement = judge(found.log_probs, found.y, max_ece, confidence, bins)
+    columns = {"label": label} if labels is None or label != "label" else {}
+    found = read_table(predictions, kind, None, classes, labels, columns, source=source)
+    known = found.labelled
+    left_out = int((~known).sum())
+    judgement = judge(found.log_probs[known].double(), found.labels[known], max_ece, confidence, bins)
     if json:
-        typer.echo(json_format.dumps({**judgement.to_dict(), "left_out": found.left_out, "bins": bins}))
+        typer.echo(json_format.dumps({**judgement.to_dict(), "left_out": left_out, "bins": bins}))
     else:
-        note = f"; {found.left_out:,} rows without a label left out" if found.left_out else ""
+        note = f"; {left_out:,} rows without a label left out" if left_out else ""
+        for remark in found.notes:
+            typer.echo(remark, err=True)
         typer.secho(
             f"{judgement.outcome}: ",
             nl=False,

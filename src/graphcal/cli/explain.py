@@ -67,7 +67,7 @@ def _show(found: Explanation, title: str) -> None:
     from rich.table import Table
 
     console = Console()
-    console.print(f"[bold]{title}[/]: {found.sentence}", highlight=False)
+    console.print(f"{title}: {found.sentence}", highlight=False, markup=False)
     agreement = "no neighbours" if not found.degree else f"{found.agreement:.0%} of {found.degree} neighbours agree"
     console.print(f"[dim]{agreement}; distance to the training set: {_steps(found.hops)}[/]\n", highlight=False)
 

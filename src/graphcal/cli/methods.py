@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json as json_format
 from dataclasses import fields
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, cast
 
 import typer
+
+from graphcal.plugins import announced
 
 if TYPE_CHECKING:
     from graphcal.core import Recipe
@@ -22,18 +25,39 @@ def methods(
     graphcal methods            # all of them, a line each
     graphcal methods gats       # the card of one
     """
-    from graphcal.methods import CALIBRATORS
-
-    cards = {key: _described(CALIBRATORS[key]) for key in ([name] if name else CALIBRATORS)}
+    cards = _all_cards() if not name else {name: _card(name)}
     if json:
         typer.echo(json_format.dumps(cards[name] if name else cards, indent=2))
     elif name:
         _print_card(name, cards[name])
     else:
-        _print_table(cards, own=len(CALIBRATORS.own))
+        _print_table(cards, own=len(_own_cards()))
 
 
-def _described(recipe: type[Recipe]) -> dict[str, Any]:
+def _own_cards() -> dict[str, dict[str, Any]]:
+    """The cards of our own calibrators, as tools/build_method_docs.py wrote them: nobody waits for torch to read a list."""
+    cards: dict[str, dict[str, Any]] = json_format.loads(
+        (files("graphcal") / "methods" / "cards.json").read_text(encoding="utf-8")
+    )
+    return cards
+
+
+def _all_cards() -> dict[str, dict[str, Any]]:
+    own = _own_cards()
+    others = {key: point.value.partition(":")[0] for key, point in announced("calibrator").items() if key not in own}
+    return {**own, **{key: {"module": module} for key, module in sorted(others.items())}}
+
+
+def _card(name: str) -> dict[str, Any]:
+    own = _own_cards()
+    if name in own:
+        return own[name]
+    from graphcal.methods import CALIBRATORS
+
+    return described(CALIBRATORS[name])
+
+
+def described(recipe: type[Recipe]) -> dict[str, Any]:
     """A card as plain values; a plug-in without one is described by its docstring."""
     from graphcal.methods.card import idea_of
 
@@ -75,7 +99,7 @@ def _print_card(name: str, card: dict[str, Any]) -> None:
 
 
 def _print_table(cards: dict[str, dict[str, Any]], own: int) -> None:
-    """Our own calibrators, and below a line those of plug-ins."""
+    """Our own calibrators, and below them the names of plug-ins."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -83,9 +107,10 @@ def _print_table(cards: dict[str, dict[str, Any]], own: int) -> None:
     table = Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
     for heading in ("name", "keeps predictions", "needs", "idea"):
         table.add_column(heading, no_wrap=heading == "name", overflow="fold")
-    for place, (name, card) in enumerate(cards.items()):
-        if place == own:
-            table.add_section()
-        kept = {True: "yes", False: "no", None: "?"}[card.get("keeps_predictions")]
-        table.add_row(name, kept, card.get("needs", "?"), card["idea"])
-    Console(highlight=False, markup=False).print(table)
+    for name, card in list(cards.items())[:own]:
+        table.add_row(name, "yes" if card["keeps_predictions"] else "no", card["needs"], card["idea"])
+    console = Console(highlight=False, markup=False)
+    console.print(table)
+    others = list(cards)[own:]
+    if others:
+        console.print(f"By plug-in: {', '.join(others)}. `graphcal methods NAME` shows the card of one.")

@@ -39,7 +39,10 @@ def run(
         help="Your tables' column names, where they differ: id=paper,label=topic,source=from,target=to,features=a+b.",
     ),
     delimiter: str = typer.Option(",", help="What separates the columns of your CSV files."),
-    out: Path = typer.Option(Path("graphcal-report"), help="Folder for report.html and results.json."),
+    out: Path = typer.Option(
+        Path("graphcal-report"),
+        help="Folder for report.html, results.json, calibrated.parquet and calibrator.safetensors.",
+    ),
     json: bool = typer.Option(False, "--json", help="Print the results as JSON instead of the table."),
 ) -> None:
     """Show how honest a model's confidence is on a graph, and how much calibration repairs.
@@ -55,7 +58,7 @@ def run(
     console = Console(stderr=True)
     data = graph_of(dataset, protocol, labels_per_class, split, columns, delimiter)
     for note in data.get("notes", []):
-        console.print(f"[dim]{note}[/]", highlight=False)
+        console.print(note, style="dim", highlight=False, markup=False)
     from graphcal.files import check_writable
     from graphcal.pipeline import run as run_pipeline
 
@@ -73,11 +76,16 @@ def run(
         )
     record = results.record
     record["command"] = "graphcal " + " ".join(sys.argv[1:])
-    page = results.save(out)
+    try:
+        page: Path | None = results.save(out)
+    except OSError as fault:  # what was computed is shown, whatever became of the disk
+        page, lost = None, fault
     if json:
         typer.echo(json_format.dumps(record))
     else:
-        _show(results, page)
+        show_results(results, page)
+    if page is None:
+        raise ValueError(f"the results could not be written to {out}: {lost.strerror or lost}")
 
 
 class ProgressBar:
@@ -103,8 +111,10 @@ class ProgressBar:
         self.bar.update(self.task, description=stage, completed=done, total=total)
 
 
-def _show(results: Results, page: Path) -> None:
+def show_results(results: Results, page: Path | None) -> None:
+    """The table, the verdict and where the files are."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from graphcal.metrics.names import METRICS
@@ -113,7 +123,7 @@ def _show(results: Results, page: Path) -> None:
     console = Console()
     nodes = record["nodes"]
     console.print(
-        f"[bold]{record['backbone']}[/] on [bold]{record['dataset']}[/], {record['protocol']} split: "
+        f"[bold]{escape(record['backbone'])}[/] on [bold]{escape(record['dataset'])}[/], {escape(record['protocol'])} split: "
         f"{nodes['train']:,} training, {nodes['val']:,} validation, {nodes['test']:,} test nodes; "
         f"{len(record['seeds'])} seeds, {record['bins']} bins"
     )
@@ -121,7 +131,7 @@ def _show(results: Results, page: Path) -> None:
     table.add_column("method", no_wrap=True)
     for key in ("accuracy", "ece"):
         table.add_column(METRICS[key].heading, justify="right", no_wrap=True)
-    for title in ("95 %", *(METRICS[key].title for key in ("ece_floor", "ece_excess", "nll", "brier"))):
+    for title in (METRICS["true_error"].title, "95 %", *(METRICS[key].title for key in ("ece_floor", "nll", "brier"))):
         table.add_column(title, justify="right", no_wrap=True)
     wide = console.width >= 88  # a narrow terminal gets the mean alone (results.json has both)
     for name, method in record["methods"].items():
@@ -130,19 +140,29 @@ def _show(results: Results, page: Path) -> None:
             "uncalibrated" if name == "none" else name,
             _text(method, "accuracy"),
             _text(method, "ece"),
+            METRICS["true_error"].text(method["true_error"], 1),
             f"{100 * low:.1f}–{100 * high:.1f}",
             _text(method, "ece_floor", sd=False),
-            _text(method, "ece_excess", sd=False),
             _text(method, "nll", 3, wide),
             _text(method, "brier", 3, wide),
         )
     console.print(table)
-    console.print(f"\n{results.verdict}", highlight=False)
+    console.print(f"\n{results.verdict}", highlight=False, markup=False)
     console.print(
-        "[dim]Mean ± sd over seeds. ECE: mean gap between confidence and accuracy; 95 %: interval of the error behind its noise. "
-        f"Floor: the ECE a perfectly calibrated model would show on {nodes['test']:,} nodes. Excess: what is left to repair.[/]"
+        "[dim]Mean ± sd over seeds. ECE: mean gap between confidence and accuracy; true error: the error behind its noise, with "
+        f"its 95 % interval. Floor: the ECE a perfectly calibrated model would show on {nodes['test']:,} nodes.[/]"
     )
-    console.print(f"Report: {page}   Numbers: {page.parent / 'results.json'}")
+    if results.decision is not None:
+        console.print(f"[bold]{escape(results.decision)}[/]", highlight=False)
+    if page is not None:
+        folder = page.parent
+        console.print(
+            f"Report: {page}   Numbers: {folder / 'results.json'}   Decide: graphcal decide {folder}", markup=False
+        )
+        console.print(
+            f"Calibrated predictions: {folder / 'calibrated.parquet'}   Calibrator: {folder / 'calibrator.safetensors'}",
+            markup=False,
+        )
 
 
 def _text(method: dict[str, Any], key: str, digits: int | None = None, sd: bool = True) -> str:

@@ -13,7 +13,12 @@ from graphcal.cli.graph_argument import graph_of
 if TYPE_CHECKING:
     from rich.table import Table
 
-TABLES = ("shift", "wrong")
+TABLES = ("shift", "wrong", "inductive")
+SERVED = {
+    "table": "the graph read once as a whole",
+    "plain": "nothing known of the neighbourhood",
+    "batch": "the neighbourhood read off the sampled batch",
+}
 # In per cent, but for the NLL; short enough for 80 columns beside the methods' names
 SHOWN_METRICS = (
     "accuracy", "signed_gap", "confidence_right", "confidence_wrong", "ece", "auroc", "confidence_unknown", "auroc_unknown",
@@ -36,15 +41,19 @@ def shift(
         20, min=1, help="Training labels for each class, where the protocol has a choice."
     ),
     protocol: str = typer.Option("", help="Which split (default: the graph's own)."),
+    keep: str = typer.Option(
+        "", help="Keep what is computed of the table `inductive` in this folder, and go on from there."
+    ),
     json: bool = typer.Option(False, "--json", help="Print the rows as JSON."),
 ) -> None:
     """Ask the uncomfortable questions: confidence on wrong predictions, and out of distribution.
 
     graphcal shift citeseer                      # mixed features, rewired edges, an unknown class
     graphcal shift cora --table wrong            # confidence on right and on wrong predictions
+    graphcal shift photo --table inductive --backbone sage    # nodes that come later, sampled neighbourhoods
     """
     from graphcal.methods import CALIBRATORS
-    from graphcal.shift import out_of_distribution, wrong_predictions
+    from graphcal.shift import inductive, out_of_distribution, wrong_predictions
 
     if table not in TABLES:
         raise ValueError(f"--table {table!r} is not one of {', '.join(TABLES)}")
@@ -52,6 +61,8 @@ def shift(
     data = graph_of(dataset, protocol, labels_per_class)
     if table == "shift":
         rows = out_of_distribution(data, backbone, seeds=range(seeds), unknown=unknown, methods=methods)
+    elif table == "inductive":
+        rows = inductive(data, backbone, seeds=range(seeds), methods=methods, folder=keep or None)
     else:
         rows = wrong_predictions(data, backbone, seeds=range(seeds), methods=methods)
     if json:
@@ -66,6 +77,10 @@ def _heading(row: dict[str, Any]) -> str:
         return f"final decay: {row['final_decay']}"
     if row.get("shift") in ("features", "edges"):
         return f"{row['shift']}, {100 * row['share']:.0f} % changed"
+    if row.get("shift") == "wave":
+        return f"wave {row['wave']}: nodes that were not there before"
+    if row.get("shift") == "sampled":
+        return f"fan-out {row['fanout']}, {SERVED[row['way']]}"
     return str(row.get("shift", ""))
 
 

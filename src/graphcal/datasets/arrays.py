@@ -9,15 +9,17 @@
     test_masks
     self_loops, no_label           optional: nodes whose self loop was dropped, nodes without a label
 
-Nothing is pickled: files open with `allow_pickle=False`.
+Nothing is pickled: files open with `allow_pickle=False`. Nothing is believed: announced sizes are held against `limits` before
+memory is taken, the parts of a CSR matrix against each other, ids and labels against the number of nodes.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from graphcal.files import atomic_file
+from graphcal.files import atomic_file, reading
+from graphcal.limits import FEATURES, WORKING, check_archive, check_memory, check_regular
 
 SPLIT_KEYS = ("train", "val", "test", "train_masks", "val_masks", "test_masks", "no_label", "self_loops")
 _NEEDED = ("edge_index", "feat_data", "feat_indices", "feat_indptr", "feat_shape", "labels")
@@ -87,24 +90,151 @@ def undirected(rows: np.ndarray, columns: np.ndarray, nodes: int) -> np.ndarray:
     return symmetrise(rows, columns, nodes)[0].astype(np.int32)
 
 
+def read_arrays(path: str | os.PathLike[str], wanted: Collection[str]) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The wanted arrays of an .npz file, as far as they are there, and the names of all it has."""
+    check_regular(path)
+    with reading(path, "a readable .npz file of plain arrays"):
+        with zipfile.ZipFile(path) as archive:
+            check_archive(path, archive)
+            members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+            asked = [name for name in members if name in wanted]
+            entries = sum(_entries(archive, members[name]) for name in asked)
+        check_memory(path, WORKING * entries, f"its {entries:,} numbers")
+        with np.load(path, allow_pickle=False) as file:
+            return {name: _native(file[name]) for name in asked}, list(members)
+
+
+def require_arrays(path: str | os.PathLike[str], wanted: Collection[str]) -> dict[str, np.ndarray]:
+    """These arrays of an .npz file, all of them; others it has (objects, even) are not touched."""
+    parts, names = read_arrays(path, wanted)
+    missing = [key for key in wanted if key not in parts]
+    if missing:
+        raise ValueError(f"{os.fspath(path)}: keys missing: {', '.join(missing)}; found: {', '.join(names) or 'none'}")
+    return {key: parts[key] for key in wanted}
+
+
+def _native(values: np.ndarray) -> np.ndarray:
+    """In this machine's byte order; half precision as single, which sparse matrices have."""
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    return values.astype(np.float32) if values.dtype == np.float16 else values
+
+
+def _entries(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
+    """How many numbers the header of an array announces; no more than the member has bytes for, or it is broken."""
+    with archive.open(member) as file:
+        version = np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read_header(file)  # type: ignore[no-untyped-call]
+    count = math.prod(shape)
+    if min(shape, default=0) < 0 or count * dtype.itemsize > member.file_size:
+        raise ValueError(f"{member.filename} announces shape {shape} in {member.file_size} bytes")
+    return count
+
+
+def check_csr(parts: Mapping[str, np.ndarray], prefix: str, where: str | os.PathLike[str]) -> sp.csr_matrix:
+    """The matrix whose parts are PREFIX_data, _indices, _indptr and _shape, its structure checked in full."""
+    data, indices, pointers = (parts[f"{prefix}_{part}"] for part in ("data", "indices", "indptr"))
+    shape = check_ids(parts[f"{prefix}_shape"], 2**62, where, f"{prefix}_shape")
+    if len(shape) != 2:
+        raise ValueError(f"{os.fspath(where)}: {prefix}_shape has {len(shape)} numbers, expected rows and columns")
+    rows, columns = int(shape[0]), int(shape[1])
+    if columns > FEATURES:
+        raise ValueError(
+            f"{os.fspath(where)}: {prefix}_shape announces {columns:,} columns; at most {FEATURES:,} are read"
+        )
+    if data.ndim != 1 or data.dtype.kind not in "fiub":
+        raise ValueError(
+            f"{os.fspath(where)}: {prefix}_data must be a list of numbers; got {data.shape} of {data.dtype}"
+        )
+    indices = check_ids(indices, columns, where, f"{prefix}_indices")
+    pointers = check_ids(pointers, len(indices) + 1, where, f"{prefix}_indptr")
+    if len(data) != len(indices) or len(pointers) != rows + 1 or pointers[0] != 0 or pointers[-1] != len(indices):
+        raise ValueError(
+            f"{os.fspath(where)}: {prefix}_data, _indices, _indptr are no CSR matrix of {rows} rows: "
+            f"{len(data)}, {len(indices)} and {len(pointers)} entries"
+        )
+    if (np.diff(pointers) < 0).any():
+        row = int((np.diff(pointers) < 0).argmax())
+        raise ValueError(f"{os.fspath(where)}: {prefix}_indptr, row {row + 1}: ends before it begins")
+    matrix = sp.csr_matrix((data, indices, pointers), shape=(rows, columns))
+    matrix.check_format(full_check=True)
+    return matrix
+
+
+def check_ids(ids: np.ndarray, below: int, where: str | os.PathLike[str], name: str) -> np.ndarray:
+    """A list of whole numbers 0..below-1, or an error that says which is not."""
+    if ids.ndim != 1 or (ids.dtype.kind not in "iu" and len(ids)):
+        raise ValueError(f"{os.fspath(where)}: {name} must be a list of whole numbers; got {ids.shape} of {ids.dtype}")
+    if not len(ids):
+        return ids.astype(np.int64)
+    if int(ids.min()) < 0 or int(ids.max()) >= below:
+        at = int(((ids < 0) | (ids >= below)).argmax())
+        raise ValueError(f"{os.fspath(where)}: {name}, entry {at + 1}: {ids[at]} is not in 0..{below - 1}")
+    return ids
+
+
+def check_classes(labels: np.ndarray, where: str | os.PathLike[str]) -> np.ndarray:
+    """(N,) int64 class numbers; below 0 means none. There are fewer classes than nodes, because every class needs two."""
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels):
+        raise ValueError(
+            f"{os.fspath(where)}: labels must be a list of whole numbers; got {labels.shape} of {labels.dtype}"
+        )
+    if int(labels.max()) >= len(labels):
+        row = int(labels.argmax())
+        raise ValueError(
+            f"{os.fspath(where)}: labels, row {row + 1}: class {labels[row]} of {len(labels)} nodes; classes are counted from 0, "
+            "and every class needs at least two nodes"
+        )
+    return labels.astype(np.int64)
+
+
+def check_splits(found: Mapping[str, np.ndarray], nodes: int, where: str | os.PathLike[str]) -> None:
+    """Ids are nodes, masks have a place for each of them."""
+    for key, values in found.items():
+        if not key.endswith("_masks"):
+            check_ids(values, nodes, where, key)
+        elif values.ndim != 2 or values.shape[1] != nodes or not len(values) or values.dtype != np.bool_:
+            raise ValueError(
+                f"{os.fspath(where)}: {key} must be boolean, one row per split and {nodes} columns; got {values.shape} of "
+                f"{values.dtype}"
+            )
+    counts = {key: len(found[key]) for key in ("train_masks", "val_masks", "test_masks") if key in found}
+    if len(set(counts.values())) > 1:
+        raise ValueError(f"{os.fspath(where)}: {', '.join(f'{key} has {n} rows' for key, n in counts.items())}")
+
+
 def load_npz(path: str | os.PathLike[str]) -> GraphArrays:
     """Open a file of the layout above."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            parts = {key: archive[key] for key in archive.files if key in (*_NEEDED, *SPLIT_KEYS)}
-            found = ", ".join(archive.files) or "none"
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as fault:
-        raise ValueError(f"{os.fspath(path)}: not a readable .npz file of plain arrays ({fault})") from fault
+    parts, names = read_arrays(path, (*_NEEDED, *SPLIT_KEYS))
     missing = [key for key in _NEEDED if key not in parts]
     if missing:
         raise ValueError(
             f"{os.fspath(path)}: not a graph of the documented .npz layout, keys missing: {', '.join(missing)}; "
-            f"found: {found}"
+            f"found: {', '.join(names) or 'none'}"
         )
-    shape = tuple(int(n) for n in parts["feat_shape"])
-    features = sp.csr_matrix((parts["feat_data"], parts["feat_indices"], parts["feat_indptr"]), shape=shape)
+    labels = check_classes(parts["labels"], path)
+    features = check_csr(parts, "feat", path)
+    if len(labels) != features.shape[0]:
+        raise ValueError(f"{os.fspath(path)}: {len(labels)} labels for {features.shape[0]} rows of features")
+    edge_index = check_edge_index(parts["edge_index"], len(labels), path)
     splits = {key: parts[key] for key in SPLIT_KEYS if key in parts}
-    return GraphArrays(parts["edge_index"], features, parts["labels"].astype(np.int64), splits)
+    check_splits(splits, len(labels), path)
+    return GraphArrays(edge_index, features, labels, splits)
+
+
+def check_edge_index(edge_index: np.ndarray, nodes: int, where: str | os.PathLike[str]) -> np.ndarray:
+    """(2, E) node numbers."""
+    if edge_index.ndim != 2 or edge_index.shape[0] != 2 or (edge_index.dtype.kind not in "iu" and edge_index.size):
+        raise ValueError(
+            f"{os.fspath(where)}: edge_index has shape {edge_index.shape} of {edge_index.dtype}, expected (2, E) whole numbers"
+        )
+    wrong = np.flatnonzero(((edge_index < 0) | (edge_index >= nodes)).any(0))
+    if len(wrong):
+        edge = tuple(int(end) for end in edge_index[:, wrong[0]])
+        raise ValueError(
+            f"{os.fspath(where)}: edge_index, edge {wrong[0] + 1}: {edge} has an end outside 0..{nodes - 1}"
+        )
+    return edge_index if edge_index.size else edge_index.astype(np.int64)
 
 
 def save_npz(path: Path, graph: GraphArrays) -> None:

@@ -36,6 +36,10 @@ _GEOM = ("geom-gcn, Pei et al. 2020 (arXiv:2002.05287)", "MIT (repository yandex
 _FILTERED = ("Platonov et al. 2023 (arXiv:2302.11640), repeated nodes removed", _GEOM[1])
 _SHCHUR = ("Shchur et al. 2018 (arXiv:1811.05868)", "MIT (repository shchur/gnn-benchmark)")
 _CORAFULL = ("Bojchevski & Günnemann 2018 (arXiv:1707.03815)", "MIT (repository abojchevski/graph2gauss)")
+_GRAPHDATA = ("the collection EdisonLeeeee/GraphData", "MIT (repository EdisonLeeeee/GraphData)")
+_CORA_ML = ("Bojchevski & Günnemann 2018 (arXiv:1707.03815)", _GRAPHDATA[1])
+_TOLOKERS = ("Platonov et al. 2023 (arXiv:2302.11640)", _GEOM[1])
+_PAGES = ("Facebook page network, MUSAE, Rozemberczki et al. 2021 (arXiv:1909.13021)", "GPL-3.0 (repository MUSAE)")
 _LINKX = ("LINKX, Lim et al. 2021 (arXiv:2110.14446), on ogbn-arxiv (arXiv:2005.00687)", "ODC-BY (OGB)")
 
 NAMES: Mapping[str, CatalogEntry] = MappingProxyType(
@@ -85,6 +89,22 @@ NAMES: Mapping[str, CatalogEntry] = MappingProxyType(
         "physics": CatalogEntry(
             34493, 495924, 8415, 5, "per-class", *_SHCHUR, mirrored=True, counts=True,
             content="9b8c0407dd4b8697f95cca13c0275b39f07ef14c065ad9932e09cb87acc4a1e7",
+        ),
+        "cora_ml": CatalogEntry(
+            2995, 16316, 2879, 7, "per-class", *_CORA_ML, mirrored=True,
+            content="73cab5791080ebcc28996e6147c6ee6cb7d57fd381eed4d98a473f472a2f23c2",
+        ),
+        "facebook_pages": CatalogEntry(
+            22470, 341646, 4714, 4, "per-class", *_PAGES,
+            content="0574a161a4710e064638240cdfcde7b6c43f04c1441629d7c9d17d6a87449591",
+        ),
+        "blogcatalog": CatalogEntry(
+            5196, 343486, 8189, 6, "per-class", *_GRAPHDATA, row_normalise=True, counts=True,
+            content="086f80dba5e6183f722ad14ff8a1c5af1f3fffbb05a7b42c1dc2777769a8bffa",
+        ),
+        "tolokers": CatalogEntry(
+            11758, 1038000, 10, 2, "per-class", *_TOLOKERS,
+            content="47fc72a3389b6062b51c406ef07ce265a852f834efa3939aa038dd9ce433e0ae",
         ),
     }
 )  # fmt: skip

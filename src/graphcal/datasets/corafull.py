@@ -13,14 +13,22 @@ must be the same node by node: features in another order would be another graph.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
-from graphcal.datasets.arrays import GraphArrays, undirected
+from graphcal.datasets.arrays import (
+    GraphArrays,
+    check_classes,
+    check_csr,
+    check_edge_index,
+    check_ids,
+    read_arrays,
+    require_arrays,
+    undirected,
+)  # fmt: skip
 
 NODES, WORDS = 19793, 8710
 STRUCTURE = "corafull_structure.npz"
@@ -43,8 +51,12 @@ def assemble_corafull(folders: Iterable[Path], shape: tuple[int, int] = (NODES, 
         if whole is None:
             raise LookupError(f"{path.name} has the features alone: {STRUCTURE} must lie beside it")
         return GraphArrays(whole[0], features, whole[1], {"self_loops": whole[2]}), str(path)
-    with np.load(structures[0], allow_pickle=False) as file:
-        edges, labels, loops = file["edge_index"], file["labels"].astype(np.int64), file["self_loops"]
+    parts = require_arrays(structures[0], ("edge_index", "labels", "self_loops"))
+    edges, labels = (
+        check_edge_index(parts["edge_index"], shape[0], structures[0]),
+        check_classes(parts["labels"], structures[0]),
+    )
+    loops = check_ids(parts["self_loops"], shape[0], structures[0], "self_loops")
     if whole is not None and not (np.array_equal(whole[1], labels) and np.array_equal(whole[0], edges)):
         raise ValueError(f"{path.name} and {structures[0].name} disagree on edges or labels: nodes in another order?")
     return GraphArrays(edges, features, labels, {"self_loops": loops}), f"{path} with {structures[0].name}"
@@ -54,21 +66,19 @@ def _feature_files(files: Iterable[Path], shape: tuple[int, int]) -> Iterator[tu
     """Files that hold a matrix of that shape, and how they spell it."""
     for path in files:
         try:
-            with np.load(path, allow_pickle=False) as file:
-                for spelling in SPELLINGS:
-                    parts = [f"{spelling}{part}" for part in PARTS]
-                    if all(part in file.files for part in parts) and tuple(file[parts[-1]]) == shape:
-                        yield path, spelling
-                        break
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+            shapes, names = read_arrays(path, [f"{spelling}shape" for spelling in SPELLINGS])
+        except (OSError, ValueError):
             continue  # not a file of plain arrays: somebody else's
+        for spelling in SPELLINGS:
+            parts = [f"{spelling}{part}" for part in PARTS]
+            if all(part in names for part in parts) and np.array_equal(shapes[parts[-1]], shape):
+                yield path, spelling
+                break
 
 
 def _matrix(path: Path, spelling: str) -> sp.csr_matrix:
-    with np.load(path, allow_pickle=False) as file:
-        data, indices, indptr, shape = (file[f"{spelling}{part}"] for part in PARTS)
-    matrix = sp.csr_matrix((data.astype(np.float32), indices, indptr), shape=tuple(int(n) for n in shape))
-    matrix.check_format(full_check=True)
+    parts = require_arrays(path, [f"{spelling}{part}" for part in PARTS])
+    matrix = check_csr({f"csr_{part}": parts[f"{spelling}{part}"] for part in PARTS}, "csr", path).astype(np.float32)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     return matrix
@@ -76,10 +86,10 @@ def _matrix(path: Path, spelling: str) -> sp.csr_matrix:
 
 def _edges_and_labels(path: Path, spelling: str, nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Edges, labels and nodes with a self loop of a whole copy; None where a file has features alone."""
-    with np.load(path, allow_pickle=False) as file:
-        if not spelling or f"{spelling}indptr" not in file.files or "labels" not in file.files:
-            return None
-        labels = file["labels"].astype(np.int64)
+    parts, names = read_arrays(path, ["labels"])
+    if not spelling or f"{spelling}indptr" not in names or "labels" not in parts:
+        return None
+    labels = check_classes(parts["labels"], path)
     adjacency = _matrix(path, spelling).tocoo()
     loops = np.unique(adjacency.row[adjacency.row == adjacency.col]).astype(np.int32)
     return undirected(adjacency.row, adjacency.col, nodes), labels, loops

@@ -18,6 +18,8 @@ from graphcal.datasets.splits import Request, Split
 from graphcal.graphs import sparse_csr
 
 DENSE_LIMIT = 2**29  # entries; above, features stay a sparse CSR tensor
+SMALL = 2**26  # entries; above, features are dense only if at least one in SPARSITY is not zero
+SPARSITY = 1000
 
 
 def load(
@@ -83,9 +85,13 @@ def normalised(features: sp.csr_matrix) -> sp.csr_matrix:
 
 
 def feature_tensor(features: sp.csr_matrix) -> torch.Tensor:
-    """Dense float32 up to DENSE_LIMIT entries, sparse CSR above."""
-    if features.shape[0] * features.shape[1] <= DENSE_LIMIT:
-        return torch.from_numpy(features.toarray().astype(np.float32, copy=False))
+    """Dense float32 up to DENSE_LIMIT entries, sparse CSR above and where all but a few are zero."""
+    entries = features.shape[0] * features.shape[1]
+    if entries <= DENSE_LIMIT and (entries <= SMALL or features.nnz * SPARSITY >= entries):
+        return torch.from_numpy(features.astype(np.float32, copy=False).toarray())
+    if not features.has_canonical_format:
+        features = features.copy()
+        features.sum_duplicates()
     pointers, columns = torch.from_numpy(features.indptr), torch.from_numpy(features.indices)
     values = torch.from_numpy(features.data.astype(np.float32, copy=False))
     with sparse_csr():

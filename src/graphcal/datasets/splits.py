@@ -9,6 +9,7 @@ Published tables differ in their splits and cannot be compared across them, so a
                  12 (L = 60) test ids
     cagcn-clean  the same without the leaked test ids and without the repeats
     per-class    L labels in every class, 500 validation, all others test, seeded (after Shchur et al., arXiv:1811.05868)
+    natural      the same number of labels drawn from all nodes alike: classes come with the shares they have in the graph
     gats         GATS (arXiv:2210.06391): three folds of 5 % of each class, validation is one and training the other two,
                  test is 85 % of what is left of each class; split = 3·(random split) + fold, 15 in all
     geom-gcn     the ten 48/32/20 splits of geom-gcn (arXiv:2002.05287), or of Platonov et al. for the filtered graphs
@@ -28,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graphcal.datasets.arrays import GraphArrays
+from graphcal.datasets.arrays import GraphArrays, check_splits, require_arrays
 
 RATES = (20, 40, 60)
 
@@ -89,19 +90,33 @@ def cagcn_clean(graph: GraphArrays, asked: Request) -> Split:
 
 
 def per_class(graph: GraphArrays, asked: Request) -> Split:
-    rate, rng = asked.labels_per_class, np.random.default_rng([asked.seed, asked.split])
-    if rate < 1:
-        raise ValueError(f"labels_per_class must be at least 1, not {rate}")
-    order = rng.permutation(np.flatnonzero(graph.labelled))
+    rate, order = asked.labels_per_class, _shuffled(graph, asked)
     members = [order[graph.labels[order] == c] for c in range(graph.num_classes)]
     train = np.concatenate([nodes[: min(rate, len(nodes) // 2)] for nodes in members])
-    rest = order[~np.isin(order, train)]
     small = sum(len(nodes) < 2 * rate for nodes in members)
+    notes = [f"{small} classes have fewer than {2 * rate} nodes and give half of them to training"] if small else []
+    return _held_out(asked, train, order[~np.isin(order, train)], notes)
+
+
+def natural(graph: GraphArrays, asked: Request) -> Split:
+    order, count = _shuffled(graph, asked), asked.labels_per_class * graph.num_classes
+    return _held_out(asked, order[:count], order[count:], [])
+
+
+def _shuffled(graph: GraphArrays, asked: Request) -> np.ndarray:
+    """The labelled nodes in random order."""
+    if asked.labels_per_class < 1:
+        raise ValueError(f"labels_per_class must be at least 1, not {asked.labels_per_class}")
+    return np.random.default_rng([asked.seed, asked.split]).permutation(np.flatnonzero(graph.labelled))
+
+
+def _held_out(asked: Request, train: np.ndarray, rest: np.ndarray, notes: list[str]) -> Split:
+    """500 of the rest for validation, at most half of it, and all others for test."""
     if len(rest) < 2:
+        rate = asked.labels_per_class
         raise ValueError(f"{asked.name}: {rate} labels per class leave {len(rest)} nodes for validation and test")
     held = min(500, len(rest) // 2)
-    notes = [f"{small} classes have fewer than {2 * rate} nodes and give half of them to training"] if small else []
-    notes += [f"only {held} validation nodes: the graph is too small for 500"] if held < 500 else []
+    notes = notes + ([f"only {held} validation nodes: the graph is too small for 500"] if held < 500 else [])
     return Split(np.sort(train), np.sort(rest[:held]), np.sort(rest[held:]), tuple(notes))
 
 
@@ -109,9 +124,9 @@ def gats(graph: GraphArrays, asked: Request) -> Split:
     number, fold = divmod(asked.split, 3)
     path = asked.lists / f"gats_{asked.name}.npz" if asked.lists else None
     if path and path.exists():
-        with np.load(path, allow_pickle=False) as lists:
-            folds = [lists[f"split{number}_fold{k}"] for k in range(3)]
-            test = lists[f"split{number}_test"]
+        *folds, test = require_arrays(
+            path, [f"split{number}_{part}" for part in ("fold0", "fold1", "fold2", "test")]
+        ).values()
         notes: tuple[str, ...] = ()
     else:
         folds, test = _gats_rule(graph, np.random.default_rng([asked.seed, number]))
@@ -139,8 +154,8 @@ def geom_gcn(graph: GraphArrays, asked: Request) -> Split:
                 f"protocol 'geom-gcn' for {asked.name} needs geom-gcn's lists: set GRAPHCAL_DATA to a folder "
                 f"that has splits/geomgcn_{asked.name}.npz"
             )
-        with np.load(path, allow_pickle=False) as lists:
-            masks = {key: lists[key] for key in ("train_masks", "val_masks", "test_masks")}
+        masks = require_arrays(path, ("train_masks", "val_masks", "test_masks"))
+        check_splits(masks, graph.num_nodes, path)
     train, val, test = (np.flatnonzero(masks[f"{part}_masks"][asked.split]) for part in ("train", "val", "test"))
     return Split(train, val, test)
 
@@ -155,8 +170,9 @@ def _shares(graph: GraphArrays, asked: Request, train: float, val: float) -> Spl
 def linkx(graph: GraphArrays, asked: Request) -> Split:
     path = asked.lists / f"linkx_{asked.name}.npz" if asked.lists else None
     if path and path.exists():
-        with np.load(path, allow_pickle=False) as lists:
-            train, val, test = (lists[f"split{asked.split}_{part}"] for part in ("train", "val", "test"))
+        train, val, test = require_arrays(
+            path, [f"split{asked.split}_{part}" for part in ("train", "val", "test")]
+        ).values()
         return Split(train, val, test)
     order = np.random.default_rng([asked.seed, asked.split]).permutation(np.flatnonzero(graph.labelled))
     a, b = int(0.50 * len(order)), int(0.50 * len(order)) + int(0.25 * len(order))  # LINKX rounds down

@@ -12,8 +12,10 @@ import torch
 
 from graphcal.datasets.loading import feature_tensor
 from graphcal.datasets.table_files import TableFile
+from graphcal.limits import FEATURES, check_memory
 
 GROUP = 16  # columns read at a time, so that the table is never whole in memory beside the matrix
+PASSES = 32  # at most: a CSV file is parsed whole for every group
 
 
 def features_of(
@@ -33,11 +35,15 @@ def features_of(
 def from_columns(table: TableFile, names: list[str]) -> np.ndarray:
     """(N, D) float32, one column after the other."""
     x: np.ndarray | None = None
-    for at in range(0, len(names), GROUP):
-        group = table.read(names[at : at + GROUP])
+    together = max(GROUP, -(-len(names) // PASSES))
+    for at in range(0, len(names), together):
+        group = table.read(names[at : at + together], each=8)
         if x is None:
+            check_memory(table.path, 4 * group.num_rows * len(names), f"{len(names):,} columns of features")
             x = np.empty((group.num_rows, len(names)), dtype=np.float32)
-        for k, name in enumerate(names[at : at + GROUP], start=at):
+        if group.num_rows != len(x):
+            raise ValueError(f"{table.path}: columns of {len(x)} and of {group.num_rows} rows")
+        for k, name in enumerate(names[at : at + together], start=at):
             x[:, k] = _numbers(group[name], table.path, name)
     assert x is not None
     return x
@@ -80,6 +86,9 @@ def from_lists(lists: pa.Array, weights: pa.Array | None, path: Path, name: str,
         raise ValueError(f"{path}, column {name!r}: expected lists or text such as '3:0.5 17', found {lists.type}")
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     flat = lists.flatten()
+    if flat.null_count:
+        row = np.searchsorted(np.cumsum(lengths), pc.index(flat.is_null(), True).as_py(), side="right") + 1
+        raise ValueError(f"{path}, column {name!r}, row {row}: a list has a gap; every entry must be a number")
     if weights is None and pa.types.is_floating(flat.type):
         return torch.from_numpy(_dense(flat, lengths, path, name))
     if not pa.types.is_integer(flat.type):
@@ -91,6 +100,8 @@ def from_lists(lists: pa.Array, weights: pa.Array | None, path: Path, name: str,
         raise ValueError(f"{path}, column {name!r}, row {row}: {words.min()} is not a word number; they start at 0")
     data = np.ones(len(words), dtype=np.float32)
     if weights is not None:
+        if not any(is_kind(weights.type) for is_kind in (pa.types.is_list, pa.types.is_large_list)):
+            raise ValueError(f"{path}, column {weights_name!r}: expected lists of numbers, found {weights.type}")
         given = pc.fill_null(pc.list_value_length(weights), 0).to_numpy(zero_copy_only=False)
         uneven = np.flatnonzero(given != lengths)
         if len(uneven):
@@ -101,6 +112,11 @@ def from_lists(lists: pa.Array, weights: pa.Array | None, path: Path, name: str,
         data = weights.flatten().cast(pa.float32(), safe=False).to_numpy(zero_copy_only=False)
         _refuse_infinite(data, pointers, path, name)
     size = int(words.max(initial=0)) + 1
+    if size > FEATURES:
+        row = np.searchsorted(pointers, int(words.argmax()), side="right")
+        raise ValueError(
+            f"{path}, column {name!r}, row {row}: word number {words.max()}; at most {FEATURES:,} words are read: number them from 0"
+        )
     matrix = sp.csr_matrix((data, words.astype(np.int32), pointers), shape=(len(lengths), size))
     matrix.sum_duplicates()
     return feature_tensor(matrix)

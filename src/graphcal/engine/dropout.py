@@ -38,6 +38,11 @@ def hashed(*numbers: int) -> int:
     return word
 
 
+def hashed_key(*numbers: int) -> int:
+    """`hashed` as a signed number, as torch's tensors hold it: where `random_words` starts."""
+    return _signed(hashed(*numbers))
+
+
 def random_words(keys: Tensor, positions: Tensor) -> Tensor:
     """Words number ``positions`` of SplitMix64 started at ``keys``: (R,), (...) -> (R, ...), as int64 (which wraps)."""
     word = keys.view(-1, *[1] * positions.dim()) + positions * _signed(_GOLDEN)
@@ -79,7 +84,7 @@ class Dropout:
     places: dict[Any, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     def keys(self, layer: int, device: torch.device) -> Tensor:
-        keys = [_signed(hashed(seed, self.number, layer)) for seed in self.seeds]
+        keys = [hashed_key(seed, self.number, layer) for seed in self.seeds]
         return torch.tensor(keys, dtype=torch.int64, device=device)  # (R,)
 
     def mask(self, nodes: Tensor, width: int, p: float, layer: int) -> Tensor:

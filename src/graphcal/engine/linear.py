@@ -30,6 +30,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from graphcal.engine.columns import ColumnSet, DenseColumns, contrast
 from graphcal.engine.likelihood import platt_targets
 
 # on coefficients of columns of unit size: two equal columns must not make the Hessian singular
@@ -52,7 +53,7 @@ def fit_linear(
         base, terms = base.double(), terms.double()
         start = terms.new_zeros(terms.shape[2]) if start is None else start.to(terms)
         if y.dim() == 1:
-            y = platt_targets(y, base + terms @ start, _contrast(terms))
+            y = platt_targets(y, base + terms @ start, contrast(terms))
         fit = LinearFit(base, terms, y, start)
         theta = fit.theta(fit.solve(fit.unit_ridge(ridge), precision=precision))
     return theta.clone()
@@ -101,17 +102,72 @@ def best_ridge(
     return RidgeFit(theta.clone(), ridges[place], loss)
 
 
+@dataclass(frozen=True, eq=False)
+class RidgesFit:
+    """A fit whose groups of coefficients have each a ridge of its own."""
+
+    theta: Tensor  # (K,)
+    ridge: Tensor  # (K,) on coefficients of columns of unit size
+    loo_logits: Tensor  # (n, C)
+    loo_nll: float
+
+
+def best_ridges(
+    base: Tensor,
+    columns: ColumnSet,
+    target: Tensor,
+    start: Tensor,
+    group: Tensor,
+    ridges: Sequence[float],
+    sweeps: int = 2,
+) -> RidgesFit:
+    """A ridge for each group of coefficients, by coordinate search from strong to weak on leave-one-out NLL.
+
+    ``group`` (K,) holds the number of a coefficient's group, -1 where it is free. A ridge is weakened while that gains, group
+    after group, ``sweeps`` times over them all; neighbouring solutions are one Newton step apart.
+    """
+    with torch.inference_mode():
+        fit = LinearFit(base, columns, target, start)
+        strong_first = sorted(ridges, reverse=True)
+        place = [0] * (int(group.max()) + 1)
+
+        def ridge_at(place: Sequence[int]) -> Tensor:
+            values = fit.start.new_tensor([*(strong_first[k] for k in place), 0.0])
+            return values[group] + TINY_RIDGE
+
+        def step(place: Sequence[int], state: NewtonState) -> tuple[NewtonState, float]:
+            there = fit.solve(ridge_at(place), state, steps=1)
+            return there, there.loo_nll(ridge_at(place))
+
+        state, least = step(place, fit.at(fit.start))
+        for _ in range(sweeps):
+            before = list(place)
+            for g in range(len(place)):
+                while place[g] + 1 < len(strong_first):
+                    weaker = [k + (i == g) for i, k in enumerate(place)]
+                    there, loss = step(weaker, state)
+                    if not loss < least:
+                        break
+                    state, least, place = there, loss, weaker
+            if place == before:
+                break
+        ridge = ridge_at(place)
+        solved = fit.solve(ridge, state, precision=1e-14)
+        unseen = solved.loo_logits(ridge)
+        loss = -float((unseen.log_softmax(-1) * fit.target).sum()) / len(unseen)
+        theta = fit.theta(solved)
+    return RidgesFit(theta.clone(), ridge.clone(), unseen.clone(), loss)
+
+
 class LinearFit:
     """One such problem. Inside, columns have unit size: a Gram column of SCAR and a logit differ by orders of magnitude."""
 
-    def __init__(self, base: Tensor, terms: Tensor, target: Tensor, start: Tensor) -> None:
+    def __init__(self, base: Tensor, columns: ColumnSet | Tensor, target: Tensor, start: Tensor) -> None:
         self.base, self.target, self._start = base.double(), target.double().contiguous(), start.double()
-        contrast = _contrast(terms.double())
-        size = contrast.square().mean((0, 1)).sqrt()  # (K,)
-        self.alive = size > 1e-12 * float(self.base.abs().max().clamp(min=1.0))
-        self.scale = torch.where(self.alive, size, torch.ones_like(size))
+        given = DenseColumns(columns.double()) if isinstance(columns, Tensor) else columns
+        floor = 1e-12 * float(self.base.abs().max().clamp(min=1.0))
+        self.columns, self.scale, self.alive = given.unit(floor)
         self.start = self._start * self.scale
-        self.flat = (contrast / self.scale).reshape(-1, terms.shape[2])  # (n C, K)
 
     def unit_ridge(self, ridge: Tensor | float) -> Tensor:
         """A ridge on theta as one on the coefficients of columns of unit size."""
@@ -121,7 +177,7 @@ class LinearFit:
         return torch.where(self.alive, state.theta / self.scale, self._start)
 
     def at(self, theta: Tensor) -> NewtonState:
-        return NewtonState(self.base, self.flat, self.target, theta)
+        return NewtonState(self.base, self.columns, self.target, theta)
 
     def solve(
         self, ridge: Tensor, state: NewtonState | None = None, precision: float = 1e-18, steps: int = 100
@@ -158,10 +214,10 @@ class LinearFit:
 class NewtonState:
     """z = base + X theta at one theta, the mean NLL of its softmax, and that NLL's derivatives when asked for."""
 
-    def __init__(self, base: Tensor, flat: Tensor, target: Tensor, theta: Tensor) -> None:
-        """base (n, C), flat X (n C, K), target q (n, C), theta (K,)"""
-        self.theta, self.flat, self.target = theta, flat, target
-        self.z = base + (flat @ theta).view_as(base)
+    def __init__(self, base: Tensor, columns: ColumnSet, target: Tensor, theta: Tensor) -> None:
+        """base (n, C), columns X, target q (n, C), theta (K,)"""
+        self.theta, self.columns, self.target = theta, columns, target
+        self.z = base + columns.apply(theta)
         self.log_probs = self.z.log_softmax(-1)
         self.nll = -torch.dot(self.log_probs.view(-1), target.view(-1)) / len(base)
 
@@ -171,24 +227,22 @@ class NewtonState:
 
     @cached_property
     def gradient(self) -> Tensor:  # (K,)
-        return (self.probs - self.target).view(-1) @ self.flat / len(self.z)
+        return self.columns.transpose(self.probs - self.target) / len(self.z)
 
     @cached_property
     def hessian(self) -> Tensor:  # (K, K) 1/n sum X^T (diag(p) - p p^T) X
-        weighted = self.flat * self.probs.view(-1, 1)
-        mean = weighted.view(*self.z.shape, -1).sum(1)  # (n, K)
-        hessian: Tensor = (weighted.T @ self.flat - mean.T @ mean) / len(self.z)
-        return hessian
+        return self.columns.curvature(self.probs) / len(self.z)
 
     def loo_logits(self, ridge: Tensor) -> Tensor:
         """Logits of every node from the fit without it, if theta minimises the NLL with this ridge (K,)."""  # (n, C)
-        x, p = self.flat.view(*self.z.shape, -1), self.probs
-        solved = self.flat @ torch.linalg.inv((self.hessian + ridge.diag()) * len(self.z))
-        leverage = solved.view(x.shape) @ x.mT  # (n, C, C) S / n
-        residual = leverage @ (p - self.target)[:, :, None]
-        drift = leverage * p[:, None, :] - (leverage @ p[:, :, None]) * p[:, None, :]  # S A / n
-        system = torch.eye(p.shape[1], dtype=p.dtype, device=p.device) - drift
-        moved: Tensor = torch.linalg.solve(system, residual).squeeze(-1)
+        inverse = torch.linalg.inv((self.hessian + ridge.diag()) * len(self.z))
+        eye = torch.eye(self.z.shape[1], dtype=self.z.dtype, device=self.z.device)
+        moved = torch.empty_like(self.z)
+        for nodes, leverage in self.columns.leverage(inverse):  # (r, C, C) S / n
+            p = self.probs[nodes]
+            residual = leverage @ (p - self.target[nodes])[:, :, None]
+            drift = leverage * p[:, None, :] - (leverage @ p[:, :, None]) * p[:, None, :]  # S A / n
+            moved[nodes] = torch.linalg.solve(eye - drift, residual).squeeze(-1)
         return self.z + moved
 
     def loo_nll(self, ridge: Tensor) -> float:
@@ -201,8 +255,3 @@ def newton_step(state: NewtonState, start: Tensor, ridge: Tensor) -> tuple[Tenso
     gradient = state.gradient + ridge * (state.theta - start)
     step = torch.linalg.solve(state.hessian + ridge.diag(), gradient)
     return step, float(gradient @ step)
-
-
-def _contrast(terms: Tensor) -> Tensor:
-    """Softmax does not see what is common to all classes."""
-    return terms - terms.mean(1, keepdim=True)

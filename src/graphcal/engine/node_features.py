@@ -10,6 +10,9 @@
     logit_norm   length of the node's own logit vector
 
 An isolated node is its own neighbourhood. All are functions of the logits and the edges; none reads a label.
+
+What a neighbourhood says about the classes is a direction in logit space: the centred log of a mean distribution (`log_opinion`),
+over neighbours or over walks of length two without those that return, which would bring a node's own opinion or label back to it.
 """
 
 from __future__ import annotations
@@ -18,7 +21,10 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Outputs
-from graphcal.graphs import structure
+from graphcal.graphs import Structure, structure
+
+SMALLEST_OPINION = 1e-6  # of a neighbourhood about a class: its log must be finite
+LABEL_SMOOTHING = 1.0  # labels of each class that are counted without having been seen
 
 
 def node_features(out: Outputs) -> Tensor:
@@ -41,3 +47,33 @@ def node_features(out: Outputs) -> Tensor:
         out.logits.norm(dim=-1, keepdim=True),
     ]
     return torch.cat([column.double() for column in columns], -1)
+
+
+def walk_means(graph: Structure, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean of values (N, D) over the neighbours and over walks of length two that do not return; 0 where there are none."""
+    total, count = walk_sums(graph, torch.cat([values, torch.ones_like(values[:, :1])], -1))
+    one, two = (x[:, :-1] / x[:, -1:].clamp(min=1) for x in (total, count))
+    return one, two
+
+
+def walk_sums(graph: Structure, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums of values (N, D) over the neighbours and over walks of length two that do not return to the node."""
+    adjacency = graph.neighbours.to(values.dtype)
+    one = adjacency @ values
+    return one, adjacency @ one - graph.returning[:, None].to(values) * values
+
+
+def log_opinion(probs: Tensor) -> Tensor:
+    """Centred log of mean probabilities (N, C): a direction in logit space; 0 where the mean is over nothing."""
+    known = probs.sum(-1, keepdim=True) > 0
+    log = probs.clamp(min=SMALLEST_OPINION).log()
+    return torch.where(known, log - log.mean(-1, keepdim=True), torch.zeros_like(log))
+
+
+def label_opinion(graph: Structure, y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """Centred log of smoothed counts of the labels y (N,), -1 where unknown, one and two steps away; never a node's own."""
+    known = torch.zeros(len(y), classes, dtype=torch.double, device=y.device)
+    seen = y >= 0
+    known[seen, y[seen]] = 1.0
+    one, two = walk_sums(graph, known)
+    return log_opinion(one + LABEL_SMOOTHING), log_opinion(two + LABEL_SMOOTHING)

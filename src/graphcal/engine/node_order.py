@@ -30,7 +30,7 @@ def stopping_order(out: Outputs, stop: Tensor | None, fitted: Tensor) -> Tensor:
     """The nodes whose NLL decides when to stop: those of the mask ``stop`` in canonical order, or the fitted ones."""
     if stop is None:
         return fitted
-    check_mask(stop, out.num_nodes, "stop")
+    stop = check_mask(stop, out.num_nodes, "stop").to(out.logits.device)
     if int(out.graph.y[stop].min()) < 0:
         raise ValueError(f"stop selects {int((out.graph.y[stop] < 0).sum())} nodes without a label (y = -1)")
     return canonical_order(out.logits, stop)

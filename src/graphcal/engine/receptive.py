@@ -45,7 +45,8 @@ class ReceptiveField:
     nodes: Sequence[Tensor]  # K + 1 index tensors, input first
     hops: Sequence[Sparse]  # K operators, hops[k]: (len nodes[k+1], len nodes[k])
     x: Features  # rows nodes[0] of the input
-    self_index: Sequence[Tensor | None]  # [k]: where nodes[k+1] stand in nodes[k]; None when the two are the same
+    # [k]: where nodes[k+1] stand in nodes[k], a slice if they are its first; None when the two are the same
+    self_index: Sequence[Tensor | slice | None]
     output_index: Tensor | None = None  # where the output nodes stand in the last level; None: they are all of it
     x1: Callable[[], Features] | None = None  # rows nodes[1] of the input, made when first needed
     ax: Features | None = None  # rows nodes[1] of A X, where that is the cheaper way

@@ -5,28 +5,25 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphcal.core import Outputs
 
-
-def scaled(out: Outputs, scale: Tensor) -> Tensor:
+def scaled(logits: Tensor, scale: Tensor) -> Tensor:
     """log softmax(s z) with one scale for all nodes () or one per node (N,)."""  # (N, C)
-    scale = scale.to(out.logits).reshape(-1, 1)
-    return with_predictions((scale * out.logits).log_softmax(-1), out.pred)
+    scale = scale.to(logits).reshape(-1, 1)
+    return with_predictions((scale * logits).log_softmax(-1), logits.argmax(-1))
 
 
 def with_predictions(log_probs: Tensor, pred: Tensor) -> Tensor:
     """The same log-probabilities, where a tie that rounding has made goes to ``pred``.
 
     A positive scale keeps the order of logits, but two that differ by one unit in the last place can become equal, and
-    argmax then takes the first. Such an entry is raised by one unit in the last place.
+    argmax then takes the first. Such an entry is raised above it by a unit or two in the
+    last place. Pure tensor operations: a calibration that ends here exports.
     """
     top, winner = log_probs.max(-1)
-    if torch.equal(winner, pred):
-        return log_probs
-    lost = (winner != pred).nonzero().flatten()
-    log_probs = log_probs.clone()
-    log_probs[lost, pred[lost]] = torch.nextafter(top[lost], torch.full_like(top[lost], torch.inf))
-    return log_probs
+    precision = torch.finfo(log_probs.dtype)
+    above = top + precision.eps * top.abs().clamp(min=precision.tiny)  # (N,)
+    own = log_probs.gather(-1, pred[:, None]).squeeze(-1)
+    return log_probs.scatter(-1, pred[:, None], torch.where(winner == pred, own, above)[:, None])
 
 
 def log_odds(logits: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ A method of your own is one file with a recipe and one line in this table, or an
 """
 
 from graphcal.core import Recipe
-from graphcal.methods.auto import Auto
 from graphcal.methods.cagcn import CaGCN
 from graphcal.methods.card import Card
 from graphcal.methods.dcgc import DCGC
@@ -13,6 +12,7 @@ from graphcal.methods.dirichlet import Dirichlet
 from graphcal.methods.ets import EnsembleTemperatureScaling
 from graphcal.methods.gats import GATS
 from graphcal.methods.gets import GETS
+from graphcal.methods.graph_scaling import GraphScaling
 from graphcal.methods.graph_scar import GraphSCAR
 from graphcal.methods.histogram import HistogramBinning
 from graphcal.methods.isotonic import Isotonic
@@ -38,12 +38,12 @@ __all__ = [
     "GETS",
     "SCAR",
     "WATS",
-    "Auto",
     "CaGCN",
     "Card",
     "Dirichlet",
     "EnsembleTemperatureScaling",
     "GraphSCAR",
+    "GraphScaling",
     "HistogramBinning",
     "Isotonic",
     "MatrixScaling",
@@ -74,6 +74,7 @@ CALIBRATORS: Names[type[Recipe]] = Names(
         "order-invariant": OrderInvariant,
         "scar": SCAR,
         "graph-scar": GraphSCAR,
+        "graph-scaling": GraphScaling,
         "cagcn": CaGCN,
         "gats": GATS,
         "dcgc": DCGC,
@@ -83,7 +84,7 @@ CALIBRATORS: Names[type[Recipe]] = Names(
         "simi-mailbox": SimiMailbox,
         "rbs": RatioBinnedScaling,
         "dc-gnn": DCGNN,
-        "auto": Auto,
+        "auto": GraphScaling,  # it chooses among its members, down to TS and the model itself
     },
     method="fit",
     signature="fit(out, on, stop=None): it is not a recipe",

@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs
+from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import dropout, uniform
 from graphcal.engine.likelihood import mean_nll
@@ -64,7 +64,7 @@ class CaGCN(NodeScaleSettings):
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> NodeScaleGCN:
         """The GCN of least CE on the nodes ``stop`` (or ``on``) along Adam's way down the loss of the nodes ``on``."""
-        return NodeScaleGCN(**fit_node_scale(self, out, out.logits, on, stop), num_classes=out.num_classes)
+        return NodeScaleGCN(**fit_node_scale(self, out, out.logits, on, stop), **fitted_on(out, on))
 
 
 def cagcn_link(t: Tensor) -> Tensor:
@@ -168,4 +168,4 @@ class NodeScaleGCN(Calibration):
         return scale_of_every_node(self, out, out.logits)
 
     def forward(self, out: Outputs) -> Tensor:
-        return scaled(out, self.scale(out))
+        return scaled(out.logits, self.scale(out))

@@ -17,7 +17,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, Recipe
+from graphcal.core import Calibration, Outputs, Recipe, fitted_on
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import uniform
 from graphcal.engine.likelihood import mean_nll
@@ -91,7 +91,7 @@ class DCGC:
             calibration=inner,
             alpha=self.alpha,
             beta=self.beta,
-            num_classes=out.num_classes,
+            **fitted_on(out, on),
         )
 
 

@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs
+from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.scaling import scaled
 from graphcal.graphs import neighbour_agreement, structure
 from graphcal.methods.cagcn import NodeScaleSettings, fit_node_scale, scale_of_every_node
@@ -42,7 +42,7 @@ class DCGNN(NodeScaleSettings):
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> AgreementScaleGCN:
         """The GCN of least CE on the nodes ``stop`` (or ``on``) along Adam's way down the loss of the nodes ``on``."""
-        return AgreementScaleGCN(**fit_node_scale(self, out, inputs_of(out), on, stop), num_classes=out.num_classes)
+        return AgreementScaleGCN(**fit_node_scale(self, out, inputs_of(out), on, stop), **fitted_on(out, on))
 
 
 def inputs_of(out: Outputs) -> Tensor:
@@ -63,4 +63,4 @@ class AgreementScaleGCN(Calibration):
     b2: Tensor  # (1,)
 
     def forward(self, out: Outputs) -> Tensor:
-        return scaled(out, scale_of_every_node(self, out, inputs_of(out)))
+        return scaled(out.logits, scale_of_every_node(self, out, inputs_of(out)))

@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs
+from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.node_order import fitting_order
 from graphcal.engine.softmax import fit_softmax_cv, with_intercept
 from graphcal.methods.card import Card
@@ -50,7 +50,7 @@ class Dirichlet:
         generator = torch.Generator().manual_seed(self.seed)
         weight, penalty = fit_softmax_cv(with_intercept(log_probs), y, self.penalties, self.folds, generator)
         matrix, shift = weight[:-1].to(log_probs), weight[-1].to(log_probs)
-        return LogAffineMap(matrix=matrix, shift=shift, penalty=penalty, num_classes=out.num_classes)
+        return LogAffineMap(matrix=matrix, shift=shift, penalty=penalty, **fitted_on(out, on))
 
 
 class LogAffineMap(Calibration):
@@ -60,6 +60,6 @@ class LogAffineMap(Calibration):
     shift: Tensor  # (C,)
     penalty: float
 
-    def forward(self, out: Outputs) -> Tensor:
-        log_probs = out.logits.log_softmax(-1)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        log_probs = logits.log_softmax(-1)
         return (log_probs @ self.matrix.to(log_probs) + self.shift.to(log_probs)).log_softmax(-1)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.scaling import with_predictions
 from graphcal.methods.card import Card
 from graphcal.methods.temperature import fit_scale
@@ -48,7 +48,7 @@ class EnsembleTemperatureScaling:
         parts = torch.stack(mixture_parts(logits, scale), -1)  # (n, C, 3)
         of_label = parts[torch.arange(len(y)), y]  # (n, 3) log q_k(y_n)
         weights = mixing_weights(of_label).to(out.logits)
-        return Mixture(scale=scale.to(out.logits), weights=weights, num_classes=out.num_classes)
+        return Mixture(scale=scale.to(out.logits), weights=weights, **fitted_on(out, on))
 
 
 def mixture_parts(logits: Tensor, scale: Tensor) -> list[Tensor]:
@@ -89,7 +89,7 @@ class Mixture(Calibration):
     scale: Tensor  # (1,) s = 1/T
     weights: Tensor  # (3,)
 
-    def forward(self, out: Outputs) -> Tensor:
-        parts = torch.stack(mixture_parts(out.logits, self.scale.to(out.logits)), -1)  # (N, C, 3)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        parts = torch.stack(mixture_parts(logits, self.scale.to(logits)), -1)  # (N, C, 3)
         mixed = (parts + self.weights.to(parts).log()).logsumexp(-1)
-        return with_predictions(mixed.log_softmax(-1), out.pred)
+        return with_predictions(mixed.log_softmax(-1), logits.argmax(-1))

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu, softplus
 
-from graphcal.core import Calibration, Outputs, training_set_of
+from graphcal.core import Calibration, Outputs, fitted_on, training_set_of
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import uniform
 from graphcal.engine.likelihood import mean_nll
@@ -98,7 +98,7 @@ class GATS:
             patience=self.patience,
             weight_decay={"theta": self.weight_decay, "w": self.weight_decay},
         )
-        return AttentionTemperature(**fitted, **training_set_of(out), num_classes=out.num_classes)
+        return AttentionTemperature(**fitted, **training_set_of(out), **fitted_on(out, on))
 
 
 def edge_inputs(out: Outputs, of: Tensor) -> dict[str, Tensor]:
@@ -145,8 +145,7 @@ class AttentionTemperature(Calibration):
     log_bias: Tensor  # ()
     log_train: Tensor  # ()
     log_near: Tensor  # ()
-    train_nodes: Tensor
-    graph_nodes: int
+    train_keys: Tensor  # of the training nodes (graphcal.identity)
 
     def temperature(self, out: Outputs) -> Tensor:
         """T of every node."""  # (N,)
@@ -155,4 +154,4 @@ class AttentionTemperature(Calibration):
         return temperatures(edge_inputs(out, everyone), weights)
 
     def forward(self, out: Outputs) -> Tensor:
-        return scaled(out, 1 / self.temperature(out))
+        return scaled(out.logits, 1 / self.temperature(out))

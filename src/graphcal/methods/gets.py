@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from graphcal.core import Calibration, Outputs
+from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import dropout, uniform
 from graphcal.engine.gating import noisy_top_k
@@ -104,7 +104,7 @@ class GETS:
             patience=self.patience,
             weight_decay=self.weight_decay,
         )
-        return ExpertMixture(**fitted, top=self.top, per_class=self.per_class, num_classes=out.num_classes)
+        return ExpertMixture(**fitted, top=self.top, per_class=self.per_class, **fitted_on(out, on))
 
     def _start(self, out: Outputs, generator: torch.Generator) -> Weights:
         features = features_of(out).shape[1]

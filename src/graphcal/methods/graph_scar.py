@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitting_nodes, training_set_of
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes, training_set_of
 from graphcal.engine.linear import best_ridge, fit_linear, loo_logits
 from graphcal.engine.node_features import node_features
 from graphcal.graphs import structure
@@ -69,14 +69,18 @@ class GraphPull(Calibration):
     std: Tensor  # (8,)
     gram: Tensor  # (C, C)
     bias: Tensor  # (C,)
-    train_nodes: Tensor
+    train_keys: Tensor  # of the training nodes (graphcal.identity)
     guarded: bool  # the cap on w is on
     note: str
-    graph_nodes: int
 
-    def forward(self, out: Outputs) -> Tensor:
-        log_probs, _ = self.pulled(out.logits, out.pred, self._design(out))
-        return torch.where(structure(out.graph).train_mask[:, None], out.logits.log_softmax(-1), log_probs)
+    def context(self, out: Outputs) -> Tensor:
+        """The eight features of every node, and 1 on the training set."""  # (N, 9)
+        return torch.cat([node_features(out), structure(out.graph).train_mask[:, None].double()], 1)
+
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        """A feature that is not known (NaN) has the mean of the fitted nodes."""
+        log_probs, _ = self.pulled(logits, logits.argmax(-1), self._design(context[:, :-1]))
+        return torch.where(context[:, -1:] == 1, logits.log_softmax(-1), log_probs)
 
     def pulled(self, z: Tensor, pred: Tensor, design: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities (n, C) of nodes with logits z, predictions pred and rows x of the design, and w after the cap."""
@@ -87,16 +91,16 @@ class GraphPull(Calibration):
 
     def weights(self, out: Outputs) -> Tensor:
         """w of every node, after the cap; 0 on the training set."""  # (N,)
-        _, w = self.pulled(out.logits, out.pred, self._design(out))
+        _, w = self.pulled(out.logits, out.pred, self._design(node_features(out)))
         return w.masked_fill(structure(out.graph).train_mask, 0.0)
 
     def capped(self, out: Outputs) -> Tensor:
         """The nodes whose weight is held back, because with all of it their prediction would change."""  # (N,) bool
-        wanted = (self._design(out) @ self.pull.double()).to(out.logits)
+        wanted = (self._design(node_features(out)) @ self.pull.double()).to(out.logits)
         return (self.weights(out) != wanted) & ~structure(out.graph).train_mask
 
-    def _design(self, out: Outputs) -> Tensor:
-        return design_matrix(node_features(out), self.mean.double(), self.std.double())
+    def _design(self, features: Tensor) -> Tensor:
+        return design_matrix(features, self.mean.double(), self.std.double()).nan_to_num(0.0)
 
 
 def design_matrix(features: Tensor, mean: Tensor, std: Tensor) -> Tensor:
@@ -106,7 +110,8 @@ def design_matrix(features: Tensor, mean: Tensor, std: Tensor) -> Tensor:
 
 
 def fit_graph_pull(out: Outputs, on: Tensor, guarded: bool = True) -> GraphPull:
-    objective = ScarObjective(out, fitting_nodes(out, on), temperature=True)
+    on = fitting_nodes(out, on)
+    objective = ScarObjective(out, on, temperature=True)
     features = node_features(out)[on]
     mean, std = features.mean(0), features.std(0, correction=0)
     std = torch.where(std > 1e-6, std, torch.ones_like(std))
@@ -118,7 +123,7 @@ def fit_graph_pull(out: Outputs, on: Tensor, guarded: bool = True) -> GraphPull:
         scale, pull = theta.to(like).chunk(2)
         return GraphPull(
             scale=scale, pull=pull, mean=mean.to(like), std=std.to(like), gram=final.gram.to(like), bias=final.bias.to(like),
-            guarded=guarded, note=note, num_classes=out.num_classes, **training_set_of(out),
+            guarded=guarded, note=note, **fitted_on(out, on), **training_set_of(out),
         )  # fmt: skip
 
     fitted = graph_pull(theta)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.methods.card import Card
 
 BINNINGS = ("equal-mass", "equal-width")
@@ -62,9 +62,7 @@ class HistogramBinning:
         bounds = torch.cat([zero[:, :1], edges, torch.ones_like(zero[:, :1])], 1)
         expected = torch.where(count > 0, mass / count.clamp(min=1), (bounds[:, 1:] + bounds[:, :-1]) / 2)
         frequency = (hits + expected) / (count + 1)
-        return BinFrequencies(
-            edges=edges.to(out.logits), frequency=frequency.to(out.logits), num_classes=out.num_classes
-        )
+        return BinFrequencies(edges=edges.to(out.logits), frequency=frequency.to(out.logits), **fitted_on(out, on))
 
 
 class BinFrequencies(Calibration):
@@ -73,8 +71,8 @@ class BinFrequencies(Calibration):
     edges: Tensor  # (C, B - 1) inner bin edges
     frequency: Tensor  # (C, B)
 
-    def forward(self, out: Outputs) -> Tensor:
-        probs = out.logits.softmax(-1)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        probs = logits.softmax(-1)
         which = torch.searchsorted(self.edges.to(probs).contiguous(), probs.T.contiguous())  # (C, N)
         frequency = self.frequency.to(probs).gather(1, which).T  # (N, C)
         return frequency.clamp(min=torch.finfo(probs.dtype).tiny).log().log_softmax(-1)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.scaling import with_predictions
 from graphcal.methods.card import Card
 
@@ -59,7 +59,7 @@ class Isotonic:
         longest = max(len(x) for x, _ in curves)
         padded = [np.stack([np.pad(v, (0, longest - len(v)), mode="edge") for v in curve]) for curve in curves]
         knots = torch.from_numpy(np.stack(padded)).to(out.logits)  # (1 or C, 2, K)
-        return MonotoneCurves(x=knots[:, 0], y=knots[:, 1], one_vs_rest=self.one_vs_rest, num_classes=out.num_classes)
+        return MonotoneCurves(x=knots[:, 0], y=knots[:, 1], one_vs_rest=self.one_vs_rest, **fitted_on(out, on))
 
 
 def isotonic(probs: Tensor, truth: Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -88,8 +88,8 @@ class MonotoneCurves(Calibration):
     y: Tensor  # the same
     one_vs_rest: bool
 
-    def forward(self, out: Outputs) -> Tensor:
-        log_probs = out.logits.log_softmax(-1)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        log_probs = logits.log_softmax(-1)
         probs = log_probs.exp()
         x, y = self.x.to(probs), self.y.to(probs)
         if self.one_vs_rest:
@@ -98,4 +98,4 @@ class MonotoneCurves(Calibration):
             steps = interpolate(probs, x[0], y[0])
         # in logs, so that a probability that rounds to zero keeps its place behind the others
         mixed = torch.logaddexp(steps.log(), log_probs + float(np.log(TIE_BREAK))).log_softmax(-1)
-        return mixed if self.one_vs_rest else with_predictions(mixed, out.pred)
+        return mixed if self.one_vs_rest else with_predictions(mixed, logits.argmax(-1))

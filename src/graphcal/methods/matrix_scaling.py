@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs
+from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.node_order import fitting_order
 from graphcal.engine.softmax import fit_softmax_cv, with_intercept
 from graphcal.methods.card import Card
@@ -51,7 +51,7 @@ class MatrixScaling:
         generator = torch.Generator().manual_seed(self.seed)
         weight, penalty = fit_softmax_cv(with_intercept(logits), y, self.penalties, self.folds, generator)
         return AffineMap(
-            matrix=weight[:-1].to(logits), shift=weight[-1].to(logits), penalty=penalty, num_classes=out.num_classes
+            matrix=weight[:-1].to(logits), shift=weight[-1].to(logits), penalty=penalty, **fitted_on(out, on)
         )
 
 
@@ -62,5 +62,5 @@ class AffineMap(Calibration):
     shift: Tensor  # (C,)
     penalty: float
 
-    def forward(self, out: Outputs) -> Tensor:
-        return (out.logits @ self.matrix.to(out.logits) + self.shift.to(out.logits)).log_softmax(-1)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        return (logits @ self.matrix.to(logits) + self.shift.to(logits)).log_softmax(-1)

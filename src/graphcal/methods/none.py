@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.methods.card import Card
 
 
@@ -29,11 +29,11 @@ class Uncalibrated:
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Identity:
         """Nothing is fitted; the nodes ``on`` are checked all the same."""
         fitting_nodes(out, on)
-        return Identity(num_classes=out.num_classes)
+        return Identity(**fitted_on(out, on))
 
 
 class Identity(Calibration):
     """What `Uncalibrated` gives."""
 
-    def forward(self, out: Outputs) -> Tensor:
-        return out.logits.log_softmax(-1)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        return logits.log_softmax(-1)

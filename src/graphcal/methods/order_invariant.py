@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from graphcal.core import Calibration, Outputs
+from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import uniform
 from graphcal.engine.likelihood import mean_nll
@@ -77,7 +77,7 @@ class OrderInvariant:
             patience=self.patience,
             weight_decay={"w1": self.weight_decay, "w2": self.weight_decay},
         )
-        return StretchedGaps(**fitted, num_classes=out.num_classes)
+        return StretchedGaps(**fitted, **fitted_on(out, on))
 
 
 def stretched(z: Tensor, w: Weights) -> Tensor:
@@ -96,8 +96,8 @@ class StretchedGaps(Calibration):
     w2: Tensor  # (C, C - 1)
     b2: Tensor  # (C - 1,)
 
-    def forward(self, out: Outputs) -> Tensor:
-        z, order = out.logits.sort(-1, descending=True)
-        weights = {name: w.to(out.logits) for name, w in self.named_buffers()}
-        unsorted = torch.empty_like(z).scatter_(-1, order, stretched(z, weights))
-        return with_predictions(unsorted.log_softmax(-1), out.pred)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        z, order = logits.sort(-1, descending=True)
+        weights = {name: w.to(logits) for name, w in self.named_buffers()}
+        unsorted = torch.empty_like(z).scatter(-1, order, stretched(z, weights))
+        return with_predictions(unsorted.log_softmax(-1), logits.argmax(-1))

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.linear import fit_linear
 from graphcal.engine.scaling import log_odds
 from graphcal.methods.card import Card
@@ -46,7 +46,7 @@ class Platt:
         odds = log_odds(out.logits[on].double())  # (n, C)
         fitted = [fit_sigmoid(odds[:, c], out.graph.y[on] == c) for c in range(out.num_classes)]
         slope, bias = torch.stack(fitted, -1).to(out.logits)
-        return Sigmoids(slope=slope, bias=bias, num_classes=out.num_classes)
+        return Sigmoids(slope=slope, bias=bias, **fitted_on(out, on))
 
 
 def fit_sigmoid(odds: Tensor, positive: Tensor) -> Tensor:
@@ -68,6 +68,6 @@ class Sigmoids(Calibration):
     slope: Tensor  # (C,) a
     bias: Tensor  # (C,) b
 
-    def forward(self, out: Outputs) -> Tensor:
-        odds = log_odds(out.logits)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        odds = log_odds(logits)
         return logsigmoid(self.slope.to(odds) * odds + self.bias.to(odds)).log_softmax(-1)

@@ -17,7 +17,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.linear import fit_linear
 from graphcal.engine.scaling import scaled
 from graphcal.graphs import neighbour_agreement, structure
@@ -57,16 +57,22 @@ class RatioBinnedScaling:
         on = fitting_nodes(out, on)
         z, y = out.logits[on].double(), out.graph.y[on]
         common = fit_scale(z, y)  # (1,)
-        member = torch.nn.functional.one_hot(agreement_bin(out, self.bins)[on], self.bins).double()  # (n, B)
+        member = torch.nn.functional.one_hot(agreement_bin(agreement(out), self.bins)[on], self.bins).double()  # (n, B)
         terms = z[:, :, None] * member[:, None, :]  # (n, C, B)
         ridge = self.shrink / (len(z) * common**2)
         scales = fit_linear(torch.zeros_like(z), terms, y, ridge.expand(self.bins), start=common.expand(self.bins))
-        return BinnedScales(scales=scales.clamp(min=SMALLEST_SCALE).to(out.logits), num_classes=out.num_classes)
+        return BinnedScales(
+            scales=scales.clamp(min=SMALLEST_SCALE).to(out.logits), common=common.to(out.logits), **fitted_on(out, on)
+        )
 
 
-def agreement_bin(out: Outputs, bins: int) -> Tensor:
-    """Bin 0..B-1 of the share of neighbours with the node's own predicted class; an isolated node agrees with itself."""  # (N,)
-    share = neighbour_agreement(out.pred, structure(out.graph))
+def agreement(out: Outputs) -> Tensor:
+    """The share of neighbours with the node's own predicted class; an isolated node agrees with itself."""  # (N,)
+    return neighbour_agreement(out.pred, structure(out.graph))
+
+
+def agreement_bin(share: Tensor, bins: int) -> Tensor:
+    """Bin 0..B-1 of a share of neighbours."""  # (N,)
     return (share * bins).long().clamp(max=bins - 1)
 
 
@@ -74,6 +80,13 @@ class BinnedScales(Calibration):
     """What `RatioBinnedScaling` fits."""
 
     scales: Tensor  # (B,)
+    common: Tensor  # (1,) of a node whose neighbours are not known
 
-    def forward(self, out: Outputs) -> Tensor:
-        return scaled(out, self.scales[agreement_bin(out, len(self.scales))])
+    def context(self, out: Outputs) -> Tensor:
+        """The share of neighbours that agree."""  # (N, 1)
+        return agreement(out)[:, None]
+
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        share = context[:, 0]
+        scale = self.scales[agreement_bin(share.nan_to_num(0.0), len(self.scales))]
+        return scaled(logits, torch.where(share.isnan(), self.common, scale))

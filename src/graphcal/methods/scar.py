@@ -15,6 +15,9 @@ or, with a temperature fitted jointly, z' = s z + w t.
 side of the training set with fewer than 30 fitting nodes shares the other side's weight. A fit that would not lower the NLL of
 unseen nodes (leave-one-out), or of the fitted ones, is dropped for the identity, and the calibration's ``note`` says so.
 
+*Unknown training set.* A shipped calibration meets graphs whose training nodes it does not know; there every node is taken to be
+elsewhere, as on a graph that has none. What knowing them is worth, in NLL of the fitting nodes, is in ``fitted_on``.
+
 *Keeping predictions.* The paper says that predictions do not change; without diagonal dominance of G they can. The lead of the
 predicted class is linear in w, so each node's w is capped, in closed form, where its lead over some class would vanish.
 """
@@ -27,7 +30,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, FinalLayer, Outputs, fitting_nodes, training_set_of
+from graphcal.core import Calibration, FinalLayer, Outputs, fitted_on, fitting_nodes, training_set_of
 from graphcal.engine.likelihood import platt_targets, soft_nll
 from graphcal.engine.linear import fit_linear, loo_logits
 from graphcal.graphs import structure
@@ -35,6 +38,7 @@ from graphcal.methods.card import Card
 
 FEW_NODES = 30  # fitting nodes: fewer cannot carry a weight of their own
 SMALLEST_SCALE = 1e-3  # of s: logits are never turned over
+NEAR, TRAINING = 1, 2  # where a node is; 0: elsewhere
 
 
 def pull(z: Tensor, t: Tensor, w: Tensor, scale: Tensor | None = None) -> Tensor:
@@ -48,10 +52,18 @@ def centroid_logits(gram: Tensor, bias: Tensor, pred: Tensor) -> Tensor:
     return gram[:, pred].T + bias
 
 
-def pull_weights(out: Outputs, alpha: Tensor, beta: Tensor) -> Tensor:
-    """Eq. 10: alpha on V_F, the nodes next to the training set; beta on V_S, all others; 0 on the training set."""  # (N,)
+def side_of_training(out: Outputs) -> Tensor:
+    """2 on the training set, 1 on V_F, the nodes next to it, 0 on V_S, all others; 0 everywhere without edges."""  # (N,)
+    if out.graph.get("edge_index") is None:
+        return torch.zeros_like(out.pred)
     graph = structure(out.graph)
-    return torch.where(graph.next_to_training, alpha, beta).masked_fill(graph.train_mask, 0.0)
+    return NEAR * graph.next_to_training + TRAINING * graph.train_mask
+
+
+def pull_weights(side: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
+    """Eq. 10: alpha on V_F, beta on V_S, 0 on the training set, for nodes on these sides of it."""  # (n,)
+    weight = torch.where(side == NEAR, alpha.to(side), beta.to(side))
+    return torch.where(side == TRAINING, torch.zeros_like(weight), weight)
 
 
 def guarded_pull(z: Tensor, t: Tensor, w: Tensor, pred: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -122,15 +134,19 @@ class CentroidPull(Calibration):
     scale: Tensor  # () s, where there is a temperature
     gram: Tensor  # (C, C)
     bias: Tensor  # (C,)
-    train_nodes: Tensor
+    train_keys: Tensor  # of the training nodes (graphcal.identity)
     temperature: bool
     guarded: bool  # the cap on w is on
     note: str
-    graph_nodes: int
 
-    def forward(self, out: Outputs) -> Tensor:
-        log_probs, _ = self.pulled(out.logits, out.pred, self.wanted(out))
-        return torch.where(structure(out.graph).train_mask[:, None], out.logits.log_softmax(-1), log_probs)
+    def context(self, out: Outputs) -> Tensor:
+        """Where the node is: 0 elsewhere, 1 next to the training set, 2 in it."""  # (N, 1)
+        return side_of_training(out).to(out.logits)[:, None]
+
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        """A node of which it is not known where it is (NaN) is taken to be elsewhere."""
+        log_probs, _ = self.pulled(logits, logits.argmax(-1), pull_weights(context[:, 0], self.alpha, self.beta))
+        return torch.where(context == TRAINING, logits.log_softmax(-1), log_probs)
 
     def pulled(self, z: Tensor, pred: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities (n, C) of nodes with logits z, predictions pred and weights w (n,), and w after the cap."""
@@ -148,7 +164,7 @@ class CentroidPull(Calibration):
 
     def wanted(self, out: Outputs) -> Tensor:
         """w of every node, before the cap."""  # (N,)
-        return pull_weights(out, self.alpha.to(out.logits), self.beta.to(out.logits))
+        return pull_weights(self.context(out)[:, 0], self.alpha, self.beta)
 
 
 # --------------------------------------------------------------------------------------------------------------- fitting
@@ -206,8 +222,9 @@ def fit_pull(
     guarded: bool = True,
 ) -> CentroidPull:
     """Eq. 10 with the weights that are given; the others, and the scale, are those of least NLL on the nodes ``on``."""
-    objective = ScarObjective(out, fitting_nodes(out, on), temperature)
-    near = structure(out.graph).next_to_training[on]
+    on = fitting_nodes(out, on)
+    objective = ScarObjective(out, on, temperature)
+    near = side_of_training(out)[on] == NEAR
     sides = torch.stack([near, ~near], -1).double()  # (n, 2) V_F, V_S
     weights, free = sides.new_tensor([alpha or 0.0, beta or 0.0]), torch.tensor([alpha is None, beta is None])
     theta, loo_nll = sides.new_ones(1), torch.nan
@@ -217,16 +234,18 @@ def fit_pull(
         theta, loo_nll = objective.minimise(columns, given=sides @ weights[:, None])
         weights[free] = theta[1:] if temperature else theta
     scale = theta[0] if temperature else None
-    fitted = centroid_pull(out, weights, scale, guarded)
+    fitted = centroid_pull(out, on, weights, scale, guarded)
     if not free.all():
         return fitted  # a weight that is given is used, whatever it does
     log_probs, _ = fitted.pulled(out.logits[on], out.pred[on], fitted.wanted(out)[on])
+    elsewhere, _ = fitted.pulled(out.logits[on], out.pred[on], fitted.beta.expand(len(log_probs)))
+    fitted.fitted_on["worth_of_training_set"] = objective.nll(elsewhere) - objective.nll(log_probs)
     note = objective.rejection(loo_nll, log_probs)
-    return centroid_pull(out, torch.zeros(2), None, guarded, note) if note else fitted
+    return centroid_pull(out, on, torch.zeros(2), None, guarded, note) if note else fitted
 
 
 def centroid_pull(
-    out: Outputs, weights: Tensor, scale: Tensor | None = None, guarded: bool = True, note: str = ""
+    out: Outputs, on: Tensor, weights: Tensor, scale: Tensor | None = None, guarded: bool = True, note: str = ""
 ) -> CentroidPull:
     """The calibration with weights alpha, beta (2,) and, where there is a temperature, a scale."""
     final, like = final_layer_of(out), out.logits
@@ -239,6 +258,6 @@ def centroid_pull(
         temperature=scale is not None,
         guarded=guarded,
         note=note,
-        num_classes=out.num_classes,
+        **fitted_on(out, on),
         **training_set_of(out),
     )

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu, one_hot, softplus
 
-from graphcal.core import Calibration, Outputs
+from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import uniform
 from graphcal.engine.likelihood import mean_nll
@@ -108,7 +108,7 @@ class SimCalib:
             whitening=whitening,
             prototypes=prototypes,
             representation=self.representation,
-            num_classes=out.num_classes,
+            **fitted_on(out, on),
         )
 
 
@@ -188,4 +188,4 @@ class SimilarityTemperature(Calibration):
         return temperatures(x, x, row, col, attention, weights)
 
     def forward(self, out: Outputs) -> Tensor:
-        return scaled(out, 1 / self.temperature(out))
+        return scaled(out.logits, 1 / self.temperature(out))

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.likelihood import mean_nll
 from graphcal.engine.scaling import scaled
 from graphcal.graphs import structure
@@ -73,7 +73,7 @@ class SimiMailbox:
             [common * self._relative_scale(common * z[group == g], y[group == g], len(z)) for g in range(len(centres))]
         )
         scales = scales.flatten().to(out.logits)
-        return GroupScales(scales=scales, centres=centres, low=low, span=span, num_classes=out.num_classes)
+        return GroupScales(scales=scales, centres=centres, low=low, span=span, **fitted_on(out, on))
 
     def _relative_scale(self, z: Tensor, y: Tensor, nodes: int) -> Tensor:
         """The factor exp(u) on the common scale; u in [-4, 4] is searched on a grid that narrows five times."""
@@ -127,4 +127,4 @@ class GroupScales(Calibration):
 
     def forward(self, out: Outputs) -> Tensor:
         points = (mailbox(out) - self.low.to(out.logits)) / self.span.to(out.logits)
-        return scaled(out, self.scales[nearest(points, self.centres.to(points))])
+        return scaled(out.logits, self.scales[nearest(points, self.centres.to(points))])

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.methods.card import Card
 from graphcal.methods.isotonic import interpolate
 
@@ -54,7 +54,7 @@ class Spline:
         correct = (out.pred[on] == out.graph.y[on]).double().cpu().numpy()
         x, y = recalibration_curve(conf, correct, self.knots)
         curve = torch.from_numpy(np.stack([x, y])).to(out.logits)
-        return ConfidenceCurve(x=curve[0], y=curve[1], num_classes=out.num_classes)
+        return ConfidenceCurve(x=curve[0], y=curve[1], **fitted_on(out, on))
 
 
 def recalibration_curve(conf: np.ndarray, correct: np.ndarray, knots: int) -> tuple[np.ndarray, np.ndarray]:
@@ -92,9 +92,9 @@ class ConfidenceCurve(Calibration):
     x: Tensor  # (K,) confidences seen
     y: Tensor  # (K,) what they should have been
 
-    def forward(self, out: Outputs) -> Tensor:
-        log_probs = out.logits.log_softmax(-1)
-        top = out.pred[:, None]
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        log_probs = logits.log_softmax(-1)
+        top = logits.argmax(-1, keepdim=True)
         conf = interpolate(log_probs.gather(-1, top).exp(), self.x.to(log_probs), self.y.to(log_probs))  # (N, 1)
         rest = log_probs.scatter(-1, top, -torch.inf).logsumexp(-1, keepdim=True)  # log(1 - conf before)
         return (log_probs - rest + torch.log1p(-conf)).scatter(-1, top, conf.log()).log_softmax(-1)

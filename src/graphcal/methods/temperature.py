@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.linear import fit_linear
 from graphcal.engine.scaling import scaled
 from graphcal.methods.card import Card
@@ -48,7 +48,7 @@ class TemperatureScaling:
         """The temperature of least NLL on the nodes ``on``; ``stop`` is not used."""
         on = fitting_nodes(out, on)
         scale = fit_scale(out.logits[on], out.graph.y[on])
-        return Temperature(scale=scale.to(out.logits.dtype), num_classes=out.num_classes)
+        return Temperature(scale=scale.to(out.logits.dtype), **fitted_on(out, on))
 
 
 def fit_scale(logits: Tensor, y: Tensor) -> Tensor:
@@ -66,5 +66,5 @@ class Temperature(Calibration):
     def temperature(self) -> float:
         return float(1 / self.scale)
 
-    def forward(self, out: Outputs) -> Tensor:
-        return scaled(out, self.scale)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        return scaled(logits, self.scale)

@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.softmax import fit_softmax, identity_start, with_intercept
 from graphcal.methods.card import Card
 
@@ -48,7 +48,7 @@ class VectorScaling:
         ridge = torch.full_like(centre, 0.1 / int(on.sum()))
         weight = fit_softmax(with_intercept(out.logits[on]), out.graph.y[on], centre, ridge, free)
         scale, shift = weight[:-1].diag().to(out.logits), weight[-1].to(out.logits)
-        return ScaleAndShift(scale=scale, shift=shift, num_classes=out.num_classes)
+        return ScaleAndShift(scale=scale, shift=shift, **fitted_on(out, on))
 
 
 class ScaleAndShift(Calibration):
@@ -57,5 +57,5 @@ class ScaleAndShift(Calibration):
     scale: Tensor  # (C,)
     shift: Tensor  # (C,)
 
-    def forward(self, out: Outputs) -> Tensor:
-        return (self.scale.to(out.logits) * out.logits + self.shift.to(out.logits)).log_softmax(-1)
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        return (self.scale.to(logits) * logits + self.shift.to(logits)).log_softmax(-1)

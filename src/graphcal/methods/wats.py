@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from graphcal.core import Calibration, Outputs
+from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import dropout, uniform
 from graphcal.engine.likelihood import mean_nll
@@ -87,7 +87,7 @@ class WATS:
             patience=self.patience,
             weight_decay={"w1": self.weight_decay, "w2": self.weight_decay},
         )
-        return WaveletTemperature(**fitted, order=self.order, heat=self.scale, num_classes=out.num_classes)
+        return WaveletTemperature(**fitted, order=self.order, heat=self.scale, **fitted_on(out, on))
 
 
 def temperatures(x: Tensor, w: Weights, rate: float, generator: torch.Generator) -> Tensor:
@@ -131,4 +131,4 @@ class WaveletTemperature(Calibration):
         return temperatures(x, own, 0.0, torch.Generator()).squeeze(-1)
 
     def forward(self, out: Outputs) -> Tensor:
-        return scaled(out, 1 / self.temperature(out))
+        return scaled(out.logits, 1 / self.temperature(out))

@@ -6,11 +6,12 @@ from graphcal.metrics.diagram import Diagram, accuracy_interval, consistency_ban
 from graphcal.metrics.ece_variants import degree_binned_error, ece_classwise, ece_top_label, mce
 from graphcal.metrics.floor import CalibrationTest, calibration_test, ece_debiased, ece_floor, floor_interval
 from graphcal.metrics.gate import Judgement, judge
-from graphcal.metrics.intervals import block_ece_interval, ece_interval
+from graphcal.metrics.intervals import block_ece_interval, ece_interval, true_error
 from graphcal.metrics.measurement import Measurement, evaluate
 from graphcal.metrics.names import METRICS, Metric
-from graphcal.metrics.ranking import aurc, auroc
+from graphcal.metrics.ranking import auroc
 from graphcal.metrics.ranks import Ranks, rank_methods
+from graphcal.metrics.references import reference_summary
 from graphcal.metrics.refinement import CalibrationRefinement, calibration_refinement
 from graphcal.metrics.sample_size import LabelLimit, label_limit, nodes_needed
 from graphcal.metrics.scores import (
@@ -25,6 +26,7 @@ from graphcal.metrics.scores import (
     signed_gap,
     underconfidence,
 )
+from graphcal.metrics.selective import aurc, coverage_at, coverage_interval, eaurc
 from graphcal.metrics.slices import ChangedNode, Slice, changed_nodes, measure_slices, worst_slice
 from graphcal.metrics.smooth import kde_ece, smooth_ece
 from graphcal.metrics.streaming import Tally
@@ -57,7 +59,10 @@ __all__ = [
     "compare",
     "compare_all",
     "consistency_band",
+    "coverage_at",
+    "coverage_interval",
     "degree_binned_error",
+    "eaurc",
     "ece",
     "ece_classwise",
     "ece_debiased",
@@ -77,10 +82,12 @@ __all__ = [
     "nodes_needed",
     "overconfidence",
     "rank_methods",
+    "reference_summary",
     "reliability",
     "score",
     "signed_gap",
     "smooth_ece",
+    "true_error",
     "underconfidence",
     "worst_slice",
 ]

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.metrics.inputs import Array, check, check_bins, check_log_probs, exp_top, map_reduce
+from graphcal.metrics.inputs import Array, check_bins, check_log_probs, exp_top, map_chunks, map_reduce
 
 SCHEMES = ("equal-width", "equal-mass")
 SUMS = ("count", "conf_sum", "right_sum", "variance", "square")
@@ -131,9 +131,9 @@ def confidence(log_probs: Tensor) -> tuple[Tensor, Tensor]:
 
 def outcomes(log_probs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Confidence and rightness (0 or 1) of each node, checked; float64, on the CPU."""
-    check(log_probs, y)
-    conf, pred = confidence(log_probs)
-    return conf, (pred == y).cpu().double()
+    parts = list(map_chunks(log_probs, y, lambda rows: (rows.conf, rows.right)))
+    conf, right = (torch.from_numpy(np.concatenate(part)) for part in zip(*parts))
+    return conf, right.double()
 
 
 def cell_sums(conf: Array, right: Array, edges: Tensor, scheme: str) -> Array:

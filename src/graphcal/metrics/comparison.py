@@ -9,9 +9,9 @@ Its sampling error is that of resampled nodes around their own mean, (ECE*_A - E
 nodes for both methods and all seeds. (The difference of the true errors cannot be had this way: two calibrators that
 move all confidences a little apart differ by less than the noise they share.)
 Where several seeds were run, the scatter of the seeds' differences (resampled seeds) is added.
-p-values are two-sided and count a draw within rounding of the observed difference on both sides, so that a method never differs
-from itself (a product of matrices adds equal columns in different orders). `holm` corrects p-values that are read together
-(Holm 1979).
+p-values are two-sided and count a draw within rounding of the observed difference on both sides, and gaps are added node by node,
+so that a method never differs from itself (a product of matrices adds equal columns in different orders). `holm` corrects
+p-values that are read together (Holm 1979).
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphcal.metrics import inputs
 from graphcal.metrics.floor import ROUNDING, seeded
 from graphcal.metrics.inputs import check, per_seed
-from graphcal.metrics.intervals import gaps_by_node, resampled_noise, residuals_of
+from graphcal.metrics.intervals import noise_of, residuals_of, signed_gaps
 from graphcal.metrics.scores import brier_terms, nll_terms
 
 COMPARED = ("ece", "nll", "brier", "accuracy")
@@ -65,9 +66,9 @@ def ece_error(
 ) -> tuple[Tensor, Tensor]:
     """ECE_A - ECE_B of each seed, and draws of the sampling error of their mean."""
     R = len(a)
-    by_node = gaps_by_node(*residuals_of([*a, *b], y, bins), 2 * R * bins)  # (N, 2 R B)
-    d, noise = by_node.mean(dim=0), resampled_noise(by_node, draws, generator)
-    each = 2 * R * d.view(2, R, bins).abs().sum(dim=2)  # (2, R)  ECE of each model
+    gaps = (*residuals_of([*a, *b], y, bins), 2 * R * bins)
+    d, noise = noise_of(*gaps, draws, generator)  # (2 R B,), (draws, 2 R B)
+    each = 2 * R * signed_gaps(*gaps).view(2, R, bins).abs().sum(dim=2)  # (2, R)  ECE of each model
     again = 2 * (d + noise).view(draws, 2, R * bins).abs().sum(dim=2)  # (draws, 2)  mean over seeds
     difference = again[:, 0] - again[:, 1]
     return each[0] - each[1], difference - difference.mean()
@@ -76,6 +77,8 @@ def ece_error(
 def mean_error(differences: Tensor, draws: int, generator: torch.Generator) -> Tensor:
     """Draws of the sampling error of a mean over nodes. `differences` (N,)."""
     N = len(differences)
+    if N > inputs.RESAMPLE_UP_TO:
+        return torch.randn(draws, generator=generator, dtype=torch.float64) * differences.std() / math.sqrt(N)
     parts = torch.arange(draws).split(max(1, 4_000_000 // N))
     again = [differences[torch.randint(N, (len(k), N), generator=generator)].mean(dim=1) for k in parts]
     return torch.cat(again) - differences.mean()

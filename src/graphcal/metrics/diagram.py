@@ -26,11 +26,11 @@ from torch import Tensor
 
 from graphcal.metrics.bins import (
     Reliability,
-    confidence,
     equal_mass_edges,
     equal_width_edges,
     mean_reliability,
-    reliability_in,
+    outcomes,
+    tally,
 )
 from graphcal.metrics.floor import debiased_of, floor_of
 from graphcal.metrics.scores import ece_of
@@ -38,7 +38,12 @@ from graphcal.metrics.scores import ece_of
 
 def accuracy_interval(rel: Reliability, level: float = 0.95) -> tuple[Tensor, Tensor]:
     """Clopper-Pearson interval for the true accuracy of each bin; NaN where a bin is empty."""
-    n, r, tail = rel.count.numpy(), rel.right_sum.numpy(), (1 - level) / 2
+    return clopper_pearson(rel.count, rel.right_sum, level)
+
+
+def clopper_pearson(count: Tensor, right: Tensor, level: float = 0.95) -> tuple[Tensor, Tensor]:
+    """Interval for the true share of which `right` of `count` were seen; NaN where there are none."""
+    n, r, tail = count.numpy(), right.numpy(), (1 - level) / 2
     with np.errstate(invalid="ignore"):
         low = np.where(r > 0, stats.beta.ppf(tail, r, n - r + 1), 0.0)
         high = np.where(r < n, stats.beta.ppf(1 - tail, r + 1, n - r), 1.0)
@@ -84,13 +89,18 @@ class Diagram:
 
 def measure_diagram(log_probs: Sequence[Tensor], y: Tensor, bins: int, scheme: str = "equal-width") -> Diagram:
     """The diagram of several seeds; equal-mass edges are those of all seeds together."""
-    conf = [confidence(lp)[0] for lp in log_probs]
-    edges = equal_width_edges(bins) if scheme == "equal-width" else equal_mass_edges(torch.cat(conf), bins)
-    parts = [reliability_in(lp, y, edges, scheme) for lp in log_probs]
+    return diagram_of([outcomes(lp, y) for lp in log_probs], bins, scheme)
+
+
+def diagram_of(seeds: Sequence[tuple[Tensor, Tensor]], bins: int, scheme: str) -> Diagram:
+    """The same from confidence and rightness (N,) of each seed."""
+    pooled = scheme == "equal-mass"
+    edges = equal_mass_edges(torch.cat([conf for conf, _ in seeds]), bins) if pooled else equal_width_edges(bins)
+    parts = [tally(conf, right, edges, scheme) for conf, right in seeds]
     return Diagram(
         mean_reliability(parts),
         fmean(ece_of(part) for part in parts),
-        fmean(floor_of(c, edges) for c in conf),
+        fmean(floor_of(conf, edges) for conf, _ in seeds),
         fmean(debiased_of(part) for part in parts),
     )
 

@@ -25,6 +25,8 @@ TOLERANCE = 1e-3  # |log Σ_k p_k| allowed: float32 sums over thousands of class
 # All memory beyond the inputs is a few copies of one chunk per thread. Smaller chunks wait for the interpreter's lock.
 CHUNK = 1 << 17  # rows
 MANY = 4  # chunks from which threads are worth starting
+# Nodes up to which draws resample nodes. Beyond, sums over bins and blocks are normal with the covariance that resampling has.
+RESAMPLE_UP_TO = 20_000
 
 Array = NDArray[Any]
 T = TypeVar("T")
@@ -112,6 +114,7 @@ class RowChunk:
     y: Array  # (n,)
     pred: Array  # (n,)  the first class wins a tie
     conf: Array  # (n,)  float64
+    start: int = 0  # number of the first row among all
 
     @property
     def right(self) -> Array:
@@ -136,7 +139,7 @@ def first_largest(by_class: Array) -> tuple[Array, Array]:
     return top, pred
 
 
-def read_chunk(log_probs: Tensor, y: Tensor) -> RowChunk:
+def read_chunk(log_probs: Tensor, y: Tensor, start: int = 0) -> RowChunk:
     """Confidence and prediction of some rows; refuses what is not log-probabilities or class numbers."""
     rows = log_probs.detach().cpu()
     rows = rows if rows.dtype in (torch.float32, torch.float64) else rows.float()
@@ -148,7 +151,7 @@ def read_chunk(log_probs: Tensor, y: Tensor) -> RowChunk:
         if not max(total.max() - 1, 1 - total.min()) <= TOLERANCE:
             check_rows(log_probs)
     top, pred = first_largest(by_class)
-    return RowChunk(by_class, label, pred, exp_top(top))
+    return RowChunk(by_class, label, pred, exp_top(top), start)
 
 
 def map_chunks(log_probs: Tensor, y: Tensor, f: Callable[[RowChunk], T]) -> Iterator[T]:
@@ -159,7 +162,7 @@ def map_chunks(log_probs: Tensor, y: Tensor, f: Callable[[RowChunk], T]) -> Iter
     check_labels(y[:1], log_probs[:1])
 
     def one(start: int) -> T:
-        return f(read_chunk(log_probs[start : start + CHUNK], y[start : start + CHUNK]))
+        return f(read_chunk(log_probs[start : start + CHUNK], y[start : start + CHUNK], start))
 
     starts = range(0, len(y), CHUNK)
     if len(starts) < MANY:

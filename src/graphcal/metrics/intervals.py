@@ -10,6 +10,8 @@ and the interval collects the θ that the observed ECE, T = Σ|d_b|, does not co
 
     θ is in the interval when  q_{α/2}(θ) <= T <= q_{1-α/2}(θ),   q of Σ_b |θ u_b + ε*_b|,   Σ|u_b| = 1.
 
+The θ for which T is the median of what it gives is the median-unbiased estimate, `true_error`: too high as often as too low. ECE
+minus its floor is not: noise and error do not add, and it shows 1.6 points of a true 3.6 on 1,000 nodes.
 At θ = 0 this is a test of calibration. The shape u of the true gaps is unknown. With ρ = 1 - Σ var(ε_b) / Σ d_b², the
 share of the observed gaps that noise does not explain, u is ρ² of the observed shape d/T and 1 - ρ² of the noise's
 own shape, sd(ε_b). (ρ² and not ρ: it covers best in simulation; 92-98 % in all cases tried, see the tests.)
@@ -20,6 +22,10 @@ seeds is a sum over R·B cells, 1/R Σ_r Σ_b |d_rb|, so the same interval serve
 Blocks.  A node and its neighbours are right or wrong together. Every node draws a random number and joins the neighbour (or
 itself) with the smallest one; who follow the same leader are a block, and blocks are drawn with replacement. A new partition
 is made for every 50 draws.
+
+Many nodes.  Beyond `inputs.RESAMPLE_UP_TO` nothing is drawn node by node: ε* is normal with the covariance that resampling would
+have, from sums over nodes, cov = (1/N Σ_i x_i x_i^T - d d^T) / N with x_i what node i adds to the gaps, or, for blocks with sums
+s_k and sizes n_k, from sums over blocks, cov = 1/N² Σ_k (s_k - n_k d)(s_k - n_k d)^T, averaged over a few partitions.
 """
 
 from __future__ import annotations
@@ -27,14 +33,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor
 
+from graphcal.metrics import inputs
 from graphcal.metrics.bins import bin_of, equal_width_edges, outcomes
 from graphcal.metrics.floor import seeded
 from graphcal.metrics.inputs import per_seed
 
-RESAMPLE_UP_TO = 20_000  # nodes; beyond, the resampled gaps are normal with the bootstrap's own covariance
 DRAWS_PER_PARTITION = 50
+PARTITIONS = 4  # of many nodes: their covariances differ little
 
 
 def residuals_of(log_probs: Sequence[Tensor], y: Tensor, bins: int) -> tuple[Tensor, Tensor]:
@@ -64,33 +72,59 @@ def resampled_noise(by_node: Tensor, draws: int, generator: torch.Generator) -> 
 
 def normal_noise(d: Tensor, second_moment: Tensor, nodes: int, draws: int, generator: torch.Generator) -> Tensor:
     """ε*: (draws, cells) normal with the covariance of resampled nodes; `second_moment` (cells, cells) is over nodes."""
-    covariance = (second_moment + 1e-18 * torch.eye(len(d), dtype=torch.float64) - torch.outer(d, d)) / nodes
-    root: Tensor = torch.linalg.cholesky_ex(covariance).L
-    return torch.randn(draws, len(d), generator=generator, dtype=torch.float64) @ root.T
+    return drawn_normal((second_moment - torch.outer(d, d)) / nodes, draws, generator)
+
+
+def drawn_normal(covariance: Tensor, draws: int, generator: torch.Generator) -> Tensor:
+    """(draws, cells) normal; cells without variance stay 0."""
+    values, vectors = torch.linalg.eigh(covariance)
+    root = vectors * values.clamp(min=0).sqrt()
+    return torch.randn(draws, len(covariance), generator=generator, dtype=torch.float64) @ root.T
 
 
 def gap_noise(
     log_probs: Sequence[Tensor], y: Tensor, bins: int, draws: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Signed gaps d (cells,) of all seeds and their noise (draws, cells) when the nodes are drawn again."""
-    residual, cell = residuals_of(log_probs, y, bins)
-    (N, R), cells = residual.shape, len(log_probs) * bins
-    if N <= RESAMPLE_UP_TO:
+    return noise_of(*residuals_of(log_probs, y, bins), len(log_probs) * bins, draws, generator)
+
+
+def noise_of(
+    residual: Tensor, cell: Tensor, cells: int, draws: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """`gap_noise` of residuals (N, R) in their cells (N, R)."""
+    if len(residual) <= inputs.RESAMPLE_UP_TO:
         by_node = gaps_by_node(residual, cell, cells)
         return by_node.mean(dim=0), resampled_noise(by_node, draws, generator)
-    d = torch.bincount(cell.flatten(), residual.flatten(), minlength=cells) / (N * R)
+    d, moment = gap_moments(residual, cell, cells)
+    return d, normal_noise(d, moment, len(residual), draws, generator)
+
+
+def signed_gaps(residual: Tensor, cell: Tensor, cells: int) -> Tensor:
+    """d (cells,), each seed with weight 1/R, added node by node: equal predictions have equal gaps to the last bit."""
+    return torch.bincount(cell.flatten(), residual.flatten(), minlength=cells) / residual.numel()
+
+
+def gap_moments(residual: Tensor, cell: Tensor, cells: int) -> tuple[Tensor, Tensor]:
+    """Mean (cells,) and second moment (cells, cells) over nodes of what each adds to the signed gaps."""
+    N, R = residual.shape
     moment = torch.zeros(cells * cells, dtype=torch.float64)
     for r in range(R):
         for s in range(R):
             pair = cell[:, r] * cells + cell[:, s]
             moment += torch.bincount(pair, residual[:, r] * residual[:, s], minlength=cells * cells)
-    return d, normal_noise(d, moment.view(cells, cells) / (N * R**2), N, draws, generator)
+    return signed_gaps(residual, cell, cells), moment.view(cells, cells) / (N * R**2)
+
+
+def random_ranks(edge_index: Tensor, num_nodes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """A random number of each node (N,), no two equal, and the smallest of its own and its neighbours' (N,)."""
+    rank = torch.randperm(num_nodes, generator=generator)
+    return rank, rank.scatter_reduce(0, edge_index[0].cpu(), rank[edge_index[1].cpu()], reduce="amin")
 
 
 def random_blocks(edge_index: Tensor, num_nodes: int, generator: torch.Generator) -> Tensor:
     """(N,) leader of each node: the node with the smallest random number among itself and its neighbours."""
-    rank = torch.randperm(num_nodes, generator=generator)
-    lowest = rank.scatter_reduce(0, edge_index[0].cpu(), rank[edge_index[1].cpu()], reduce="amin")
+    rank, lowest = random_ranks(edge_index, num_nodes, generator)
     return rank.argsort()[lowest]
 
 
@@ -109,6 +143,35 @@ def block_noise(by_node: Tensor, edge_index: Tensor, nodes: Tensor, draws: int, 
             again = torch.bincount(torch.randint(K, (K,), generator=generator), minlength=K).double() @ sums
             noise.append(again[:-1] / again[-1] - d)
     return torch.stack(noise)
+
+
+def block_covariance(residual: Tensor, cell: Tensor, block: Tensor, cells: int) -> Tensor:
+    """(cells, cells) covariance of the signed gaps when blocks are drawn again, from sums by block and cell."""
+    N, R = residual.shape
+    place = (block.repeat_interleave(R).numpy(), cell.flatten().numpy())
+    sums = csr_array((residual.flatten().numpy() / R, place), shape=(int(block.max()) + 1, cells))  # (K, cells)
+    size = torch.bincount(block).double().numpy()
+    d = torch.from_numpy(sums.sum(axis=0)) / N
+    together, sized = torch.from_numpy((sums.T @ sums).toarray()), torch.from_numpy(sums.T @ size)
+    mixed = torch.outer(sized, d)
+    return (together - mixed - mixed.T + float(size @ size) * torch.outer(d, d)) / N**2
+
+
+def many_block_noise(
+    residual: Tensor,
+    cell: Tensor,
+    cells: int,
+    edge_index: Tensor,
+    nodes: Tensor,
+    draws: int,
+    generator: torch.Generator,
+) -> Tensor:
+    """`block_noise` of many nodes: normal, with the mean covariance of a few partitions."""
+    size, total = 1 + int(max(edge_index.max(), nodes.max())), torch.zeros(cells, cells, dtype=torch.float64)
+    for _ in range(PARTITIONS):
+        block = random_ranks(edge_index, size, generator)[1][nodes.cpu()]  # who share it share a leader
+        total += block_covariance(residual, cell, block, cells) / PARTITIONS
+    return drawn_normal(total, draws, generator)
 
 
 def gap_shape(d: Tensor, noise: Tensor) -> Tensor:
@@ -156,6 +219,17 @@ def ece_interval(
     return interval_of(*gap_noise(per_seed(log_probs), y, bins, draws, seeded(generator)), level)
 
 
+def true_error(
+    log_probs: Tensor | Sequence[Tensor],
+    y: Tensor,
+    bins: int = 20,
+    draws: int = 1000,
+    generator: torch.Generator | None = None,
+) -> float:
+    """Median-unbiased estimate of the binned calibration error (its mean over seeds): what ECE would be on ever more nodes."""
+    return error_at(*gap_noise(per_seed(log_probs), y, bins, draws, seeded(generator)), 0.5)
+
+
 def block_ece_interval(
     log_probs: Tensor | Sequence[Tensor],
     y: Tensor,
@@ -171,6 +245,9 @@ def block_ece_interval(
     residual, cell = residuals_of(seeds, y, bins)
     if nodes.shape != y.shape:
         raise ValueError(f"nodes must name one node for each row, {tuple(y.shape)}, got {tuple(nodes.shape)}")
-    by_node = gaps_by_node(residual, cell, len(seeds) * bins)
-    noise = block_noise(by_node, edge_index, nodes, draws, seeded(generator))
-    return interval_of(by_node.mean(dim=0), noise, level)
+    cells, generator = len(seeds) * bins, seeded(generator)
+    if len(y) > inputs.RESAMPLE_UP_TO:
+        noise = many_block_noise(residual, cell, cells, edge_index, nodes, draws, generator)
+        return interval_of(signed_gaps(residual, cell, cells), noise, level)
+    by_node = gaps_by_node(residual, cell, cells)
+    return interval_of(by_node.mean(dim=0), block_noise(by_node, edge_index, nodes, draws, generator), level)

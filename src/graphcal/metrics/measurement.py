@@ -1,7 +1,7 @@
 """Everything that can be said about one method's predictions on one set of nodes, as one typed value.
 
     m = evaluate(log_probs, y, mask, graph=data)
-    m.ece, m.ece_floor, m.ece_interval, m.p, m.worst
+    m.ece, m.ece_floor, m.true_error, m.ece_interval, m.p, m.worst
 
 With several seeds (a list of log-probabilities on the same nodes) every score is the mean over them, intervals and comparisons
 resample the nodes for all seeds together, and `by_seed` keeps each seed's own scores. Tables, pages and results.json are views
@@ -20,18 +20,26 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.graphs import structure
-from graphcal.metrics.bins import Reliability
+from graphcal.metrics.bins import Reliability, outcomes
 from graphcal.metrics.comparison import Comparison, compare
-from graphcal.metrics.diagram import Diagram, measure_diagram, rounded
+from graphcal.metrics.diagram import Diagram, diagram_of, rounded
 from graphcal.metrics.ece_variants import degree_binned_error, ece_classwise, ece_top_label, mce
-from graphcal.metrics.floor import calibration_test, floor_interval
+from graphcal.metrics.floor import calibration_test, floor_interval, seeded
 from graphcal.metrics.inputs import per_seed
-from graphcal.metrics.intervals import block_ece_interval, ece_interval
-from graphcal.metrics.ranking import aurc
+from graphcal.metrics.intervals import block_ece_interval, error_at, gap_noise, interval_of
 from graphcal.metrics.refinement import calibration_refinement
 from graphcal.metrics.sample_size import LabelLimit, label_limit
-from graphcal.metrics.scores import SCORES, Scores, ece, mean_scores, score
-from graphcal.metrics.slices import ChangedNode, Slice, changed_nodes, measure_slices, worst_slice
+from graphcal.metrics.scores import DECIDED_ERROR, SCORES, Scores, ece, mean_scores, score
+from graphcal.metrics.selective import coverage_interval
+from graphcal.metrics.slices import (
+    ChangedNode,
+    Slice,
+    changed_nodes,
+    groupings,
+    merged_cut,
+    slices_of,
+    worst_slice,
+)
 from graphcal.metrics.smooth import kde_ece, smooth_ece
 
 OFFERED_BINNINGS = (
@@ -51,9 +59,11 @@ class Measurement(Scores):
     level: float
     by_seed: tuple[Scores, ...] = field(repr=False)
     diagrams: tuple[Diagram, ...] = field(repr=False)  # the binning that was asked for comes first
-    ece_interval: tuple[float, float]  # true binned calibration error, nodes resampled
+    true_error: float  # the binned calibration error behind the noise: median-unbiased estimate
+    ece_interval: tuple[float, float]  # its interval, nodes resampled
     p: float  # of "this model is calibrated"; with several seeds the median
     rejected: int  # seeds whose p is at most 0.05
+    coverage_interval: tuple[float, float]  # of the share that may be decided with 5 % errors; mean ends over seeds
     # With the graph
     slices: tuple[Slice, ...] = field(default=(), repr=False)
     limit: LabelLimit | None = None  # what the validation labels allow
@@ -76,7 +86,6 @@ class Measurement(Scores):
     nll_refinement: float | None = None
     brier_calibration: float | None = None
     brier_refinement: float | None = None
-    aurc: float | None = None
 
     @property
     def reliability(self) -> Reliability:
@@ -96,7 +105,9 @@ class Measurement(Scores):
         """Plain numbers for JSON: of each score mean, sd and the values of the seeds."""
         found: dict[str, Any] = {"nodes": self.nodes, "seeds": len(self.by_seed), "level": self.level}
         found |= {key: spread([s.to_dict()[key] for s in self.by_seed]) for key in SCORES}
-        found |= {"ece_interval": list(self.ece_interval), "p": self.p, "rejected": self.rejected}
+        found |= {"true_error": self.true_error, "ece_interval": list(self.ece_interval)}
+        found |= {"p": self.p, "rejected": self.rejected}
+        found["coverage_interval"] = list(self.coverage_interval)
         found |= {key: value for key in EXTRAS if (value := getattr(self, key)) is not None}
         drawn = {d.reliability.name: d for d in self.diagrams}
         found["bins"] = self.reliability.name
@@ -113,14 +124,15 @@ class Measurement(Scores):
         return found
 
     def _repr_html_(self) -> str:
-        low, high = self.ece_interval
+        error, low, high = (f"{100 * e:.1f}" for e in (self.true_error, *self.ece_interval))
         rows = {
             "nodes": f"{self.nodes:,}",
             "accuracy": f"{100 * self.accuracy:.1f} %, says {100 * self.confidence:.1f} %",
             "ECE": f"{100 * self.ece:.2f} % (a perfect model would show {100 * self.ece_floor:.2f} %)",
-            "true error": f"{100 * low:.1f} to {100 * high:.1f} points ({100 * self.level:.0f} % interval)",
+            "true error": f"{error} points, {low} to {high} ({100 * self.level:.0f} % interval)",
             "is it calibrated?": f"p = {self.p:.3g}",
             "NLL, Brier": f"{self.nll:.4f}, {self.brier:.4f}",
+            "decided at 5 % error": f"{100 * self.coverage_at_5:.1f} % of the nodes",
             "worst group": "none is certainly off" if self.worst is None else f"{self.worst.by}: {self.worst.group}",
             "binning": self.binning,
         }
@@ -130,7 +142,7 @@ class Measurement(Scores):
 
 EXTRAS = (
     "ece_floor_interval", "ece_interval_blocks", "ece_equal_mass", "ece_classwise", "ece_top_label", "mce", "smooth_ece",
-    "kde_ece", "degree_binned_error", "nll_calibration", "nll_refinement", "brier_calibration", "brier_refinement", "aurc",
+    "kde_ece", "degree_binned_error", "nll_calibration", "nll_refinement", "brier_calibration", "brier_refinement",
 )  # fmt: skip
 
 
@@ -175,29 +187,37 @@ def evaluate(
     seeds = per_seed(log_probs)
     mask = checked_mask(mask, seeds[0], y)
     rows, labels = [lp[mask] for lp in seeds], y[mask]
-    by_seed = tuple(score(lp, labels, bins) for lp in rows)
+    facts = None if graph is None else structure(graph)
+    cuts = [[] if facts is None else groupings(lp, y, facts) for lp in seeds]
+    by_seed = tuple(
+        score(lp, labels, bins, [merged_cut(cut, mask) for cut in own if cut.ordered]) for lp, own in zip(rows, cuts)
+    )
+    covered = [coverage_interval(lp, labels, DECIDED_ERROR, level) for lp in rows]
     tests = sorted(calibration_test(lp, labels, draws=draws, generator=generator).p for lp in rows)
+    read = [outcomes(lp, labels) for lp in rows]
+    gaps = gap_noise(rows, labels, bins, draws, seeded(generator))
     options: dict[str, Any] = {"bins": bins, "level": level, "draws": draws, "generator": generator}
     found: dict[str, Any] = {
         "level": level,
         "by_seed": by_seed,
         "diagrams": tuple(
-            measure_diagram(rows, labels, *binning)
-            for binning in dict.fromkeys([(bins, "equal-width"), *OFFERED_BINNINGS])
+            diagram_of(read, *binning) for binning in dict.fromkeys([(bins, "equal-width"), *OFFERED_BINNINGS])
         ),
-        "ece_interval": ece_interval(rows, labels, **options),
+        "true_error": error_at(*gaps, 0.5),
+        "ece_interval": interval_of(*gaps, level),
         "p": tests[len(tests) // 2],
         "rejected": sum(p <= 0.05 for p in tests),
+        "coverage_interval": (fmean(low for low, _ in covered), fmean(high for _, high in covered)),
     }
-    if graph is not None:
-        found["slices"] = tuple(measure_slices(seeds, y, mask, structure(graph), bins))
+    if graph is not None and facts is not None:
+        found["slices"] = tuple(slices_of(cuts, read, mask, bins))
         if graph.get("val_mask") is not None:
             found["limit"] = label_limit(rows[0], max(1, int(graph.val_mask.sum())), bins)
     if before is not None:
         old = per_seed(before)
         found["against"] = {key: compare(rows, [lp[mask] for lp in old], labels, key, **options) for key in PAIRED}
-        if graph is not None:
-            found["changed"] = tuple(changed_nodes(seeds, old, y, mask, structure(graph)))
+        if facts is not None:
+            found["changed"] = tuple(changed_nodes(seeds, old, y, mask, facts))
     if thorough:
         found |= extra_scores(rows, labels, mask, graph, options)
     return Measurement(**vars(mean_scores(by_seed)), **found)
@@ -220,7 +240,6 @@ def extra_scores(
             "mce": mce(lp, y, bins),
             "smooth_ece": smooth_ece(lp, y),
             "kde_ece": kde_ece(lp, y),
-            "aurc": aurc(lp, y),
             **vars(calibration_refinement(lp, y)),
         }
         if graph is not None:

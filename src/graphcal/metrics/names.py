@@ -68,7 +68,11 @@ METRICS: dict[str, Metric] = {
         ),
         Metric(
             "ece_excess", "excess", "excess", "percent", "lower",
-            "ECE minus its floor: the part that calibration can repair",
+            "ECE minus its floor: comparable between methods, but less than the true error",
+        ),
+        Metric(
+            "true_error", "true error", "true", "percent", "lower",
+            "the calibration error behind the noise of the measurement (median-unbiased estimate)",
         ),
         Metric("ece_debiased", "debiased ECE", "debiased", "percent", "lower", "ECE minus its sampling bias"),
         Metric(
@@ -96,6 +100,18 @@ METRICS: dict[str, Metric] = {
             "probability that confidence ranks a right prediction above a wrong one",
         ),
         Metric("aurc", "AURC", "AURC", "percent", "lower", "area under the risk-coverage curve of the confidence"),
+        Metric(
+            "eaurc", "E-AURC", "E-AURC", "percent", "lower",
+            "excess AURC: what the best order of the same predictions would save",
+        ),
+        Metric(
+            "coverage_at_5", "decided at 5 % error", "at 5 %", "percent", "higher",
+            "largest share of the nodes, most confident first, of which at most 5 % are wrong",
+        ),
+        Metric(
+            "worst_slice", "worst slice", "worst", "percent", "lower",
+            "largest gap between accuracy and confidence of a group of nodes, without its noise",
+        ),
         Metric("ece_equal_mass", "equal-mass ECE", "equal mass", "percent", "lower", "ECE in bins of equal counts"),
         Metric(
             "ece_classwise", "class-wise ECE", "class-wise", "percent", "lower",

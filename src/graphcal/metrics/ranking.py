@@ -1,13 +1,12 @@
 """Does confidence rank right above wrong? Calibration says nothing about that, and a constant can be calibrated.
 
 AUROC   probability that a right prediction has more confidence than a wrong one; a tie counts one half.
-AURC    1/N Σ_k (error rate among the k most confident nodes): the area under the risk-coverage curve
-        (Geifman, Uziel & El-Yaniv 2019, arXiv:1805.08206). Smaller is better. Nodes of equal confidence enter in
-        every order, on average.
+What the order is worth to a decision is in `selective`.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,10 +15,11 @@ from graphcal.metrics.bins import outcomes
 
 def grouped(conf: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Nodes and right predictions for each distinct confidence, most confident first."""
-    value, place = conf.unique(return_inverse=True)  # ascending
-    count = torch.bincount(place, minlength=len(value)).double()
-    good = torch.bincount(place, weights=right, minlength=len(value))
-    return count.flip(0), good.flip(0)
+    ordered = np.sort(conf.numpy())
+    first = np.flatnonzero(np.concatenate([[True], ordered[1:] > ordered[:-1]]))  # of each distinct value
+    value, count = ordered[first], np.diff(first, append=len(ordered))
+    good = np.bincount(np.searchsorted(value, np.sort(conf[right > 0].numpy())), minlength=len(value))
+    return torch.from_numpy(count[::-1].astype(np.float64)), torch.from_numpy(good[::-1].astype(np.float64))
 
 
 def auroc_of(count: Tensor, good: Tensor) -> float:
@@ -29,31 +29,6 @@ def auroc_of(count: Tensor, good: Tensor) -> float:
     return float((above * bad).sum() / (good.sum() * bad.sum()))
 
 
-def aurc_of(count: Tensor, good: Tensor) -> float:
-    """AURC from nodes and right predictions by confidence, most confident first."""
-    bad, before = count - good, count.cumsum(0) - count
-    wrong = (bad.cumsum(0) - bad).repeat_interleave(count.long())  # wrong ones above the tie
-    rate = (bad / count.clamp(min=1)).repeat_interleave(count.long())
-    N = int(count.sum())
-    k = torch.arange(1, N + 1, dtype=torch.float64)
-    inside = k - before.repeat_interleave(count.long())  # how many of the tie are in
-    return float(((wrong + inside * rate) / k).mean())
-
-
-def aurc_of_cells(count: Tensor, good: Tensor) -> float:
-    """AURC from nodes by cell of confidence, most confident first; within a cell ∫ (wrong + x rate) / (before + x) dx."""
-    count, good = count[count > 1e-9], good[count > 1e-9]
-    bad, before = count - good, count.cumsum(0) - count
-    rate, wrong = bad / count, bad.cumsum(0) - bad
-    start = torch.where(before > 0, ((before + count) / before.clamp(min=1e-300)).log(), torch.zeros_like(before))
-    return float((rate * count + (wrong - rate * before) * start).sum() / count.sum())
-
-
 def auroc(log_probs: Tensor, y: Tensor) -> float:
     """Probability that confidence ranks a right prediction above a wrong one."""
     return auroc_of(*grouped(*outcomes(log_probs, y)))
-
-
-def aurc(log_probs: Tensor, y: Tensor) -> float:
-    """Area under the risk-coverage curve of the confidence."""
-    return aurc_of(*grouped(*outcomes(log_probs, y)))

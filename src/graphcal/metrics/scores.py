@@ -5,6 +5,9 @@ over      Σ_b n_b/N max(conf_b - acc_b, 0), under likewise    ECE = over + unde
 NLL       -1/N Σ_i log p_i[y_i]
 Brier     1/N Σ_i Σ_k (p_ik - [y_i = k])²                     sum over classes: between 0 and 2
 
+AURC, E-AURC, coverage at 5 % error    what the order of the confidences is worth: `selective`
+worst slice                           the largest gap of a group of nodes, without its noise: `group_gaps`
+
 An ECE has one path: `ece_of` a `Reliability`. Its relatives are in `ece_variants`.
 """
 
@@ -16,12 +19,17 @@ from dataclasses import dataclass, fields
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from graphcal.metrics.bins import Reliability, outcomes, reliability
 from graphcal.metrics.floor import debiased_of, floor_of
-from graphcal.metrics.inputs import check
+from graphcal.metrics.group_gaps import worst_gap
+from graphcal.metrics.inputs import Array, RowChunk, map_reduce
 from graphcal.metrics.ranking import auroc_of, grouped
+from graphcal.metrics.selective import aurc_of, coverage_of, eaurc_of
+
+DECIDED_ERROR = 0.05  # the error of `coverage_at_5`
 
 
 def ece_of(rel: Reliability) -> float:
@@ -61,8 +69,7 @@ def signed_gap(log_probs: Tensor, y: Tensor) -> float:
 
 def accuracy(log_probs: Tensor, y: Tensor) -> float:
     """Share of nodes whose most probable class is the label; the first class wins a tie."""
-    check(log_probs, y)
-    return float((log_probs.argmax(dim=1) == y).double().mean())
+    return float(outcomes(log_probs, y)[1].mean())
 
 
 def nll_terms(log_probs: Tensor, y: Tensor) -> Tensor:
@@ -77,16 +84,29 @@ def brier_terms(log_probs: Tensor, y: Tensor) -> Tensor:
     return (probs**2).sum(dim=1) - 2 * of_label + 1
 
 
+def loss_sums(rows: RowChunk) -> Array:
+    """(2,) sums of NLL and Brier over some rows: the additive state of both."""
+    of_label, square = rows.of_label, 0.0
+    for one in rows.by_class:
+        p = np.exp(one.astype(np.float64))
+        square += float(p @ p)
+    return np.array([-of_label.sum(), square - 2 * np.exp(of_label).sum() + len(of_label)])
+
+
+def losses(log_probs: Tensor, y: Tensor) -> tuple[float, float]:
+    """NLL and Brier."""
+    a, b = (map_reduce(log_probs, y, loss_sums) / len(y)).tolist()
+    return a, b
+
+
 def nll(log_probs: Tensor, y: Tensor) -> float:
     """Mean negative log-probability of the label."""
-    check(log_probs, y)
-    return float(nll_terms(log_probs, y).mean())
+    return losses(log_probs, y)[0]
 
 
 def brier(log_probs: Tensor, y: Tensor) -> float:
     """Mean squared distance between the probabilities and the one-hot label, summed over classes."""
-    check(log_probs, y)
-    return float(brier_terms(log_probs, y).mean())
+    return losses(log_probs, y)[1]
 
 
 @dataclass(frozen=True)
@@ -106,6 +126,10 @@ class Scores:
     nll: float
     brier: float
     auroc: float
+    aurc: float
+    eaurc: float  # AURC above that of the best order of the same predictions
+    coverage_at_5: float  # share of the nodes, most confident first, of which at most 5 % are wrong
+    worst_slice: float  # largest gap of a group of nodes, without its noise
 
     @property
     def signed_gap(self) -> float:
@@ -114,7 +138,7 @@ class Scores:
 
     @property
     def ece_excess(self) -> float:
-        """ECE above its floor: what calibration could repair."""
+        """ECE above its floor: less than the true error, because noise and error do not simply add."""
         return self.ece - self.ece_floor
 
     def to_dict(self) -> dict[str, Any]:
@@ -127,10 +151,11 @@ OF_SCORES = tuple(f.name for f in fields(Scores) if f.name != "nodes")  # what a
 SCORES = (*OF_SCORES, "signed_gap", "ece_excess")  # keys of every set of metrics
 
 
-def score(log_probs: Tensor, y: Tensor, bins: int = 20) -> Scores:
-    """All scores of these predictions."""
+def score(log_probs: Tensor, y: Tensor, bins: int = 20, cuts: Sequence[Tensor] = ()) -> Scores:
+    """All scores of these rows. The worst slice is looked for among predicted classes and the ``cuts`` (N,) of the rows."""
     rel = reliability(log_probs, y, bins)
     conf, right = outcomes(log_probs, y)
+    order, (mean_nll, mean_brier) = grouped(conf, right), losses(log_probs, y)
     N = len(y)
     return Scores(
         nodes=N,
@@ -143,9 +168,13 @@ def score(log_probs: Tensor, y: Tensor, bins: int = 20) -> Scores:
         underconfidence=under_of(rel),
         confidence_right=float(conf[right == 1].mean()),
         confidence_wrong=float(conf[right == 0].mean()),
-        nll=float(nll_terms(log_probs, y).mean()),
-        brier=float(brier_terms(log_probs, y).mean()),
-        auroc=auroc_of(*grouped(conf, right)),
+        nll=mean_nll,
+        brier=mean_brier,
+        auroc=auroc_of(*order),
+        aurc=aurc_of(*order),
+        eaurc=eaurc_of(*order),
+        coverage_at_5=coverage_of(*order, DECIDED_ERROR),
+        worst_slice=worst_gap(conf, right, [log_probs.argmax(dim=1).cpu(), *cuts]),
     )
 
 

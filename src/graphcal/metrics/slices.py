@@ -3,10 +3,12 @@
 Groups: hop distance from the training set, degree, agreement of the neighbours with the prediction, predicted class, right
 or wrong. A group's gap is accuracy - confidence; its interval is Clopper and Pearson's for the accuracy, moved by the mean
 confidence. Groups along an order (hops, degree, agreement) with fewer than `small` nodes are merged with the next; a class
-with fewer, or nodes without neighbours or out of reach, are kept apart and flagged. The worst group is the one whose gap is
-certainly largest: the interval's end nearest to 0. A class is the predicted one: within a true class, accuracy and
-confidence differ even for a calibrated model. For the same reason right and wrong are shown for what they are and never
-named the worst.
+with fewer, or nodes without neighbours or out of reach, are kept apart and flagged. A class is the predicted one: within a true
+class, accuracy and confidence differ even for a calibrated model. For the same reason right and wrong are shown for what they
+are and never named the worst.
+
+The worst group has the largest gap once noise is taken off (`group_gaps`). It is named only where noise alone would hardly show
+a group so far off: p = 2 Φ(-|gap| / sd), corrected for looking at all groups (Bonferroni, 5 %).
 
 `changed_nodes` are the single nodes whose confidence a calibration moved most, with where they sit.
 """
@@ -18,14 +20,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+from scipy.stats import norm
 from torch import Tensor
 
 from graphcal.graphs import UNREACHABLE, Structure, neighbour_agreement
-from graphcal.metrics.bins import confidence, equal_width_edges, tally
-from graphcal.metrics.diagram import accuracy_interval
-from graphcal.metrics.floor import floor_of
+from graphcal.metrics.bins import bin_of, confidence, equal_width_edges, outcomes
+from graphcal.metrics.diagram import clopper_pearson
+from graphcal.metrics.floor import abs_deviations
+from graphcal.metrics.group_gaps import SMALL, corrected_gaps, gaps_of, whole
 from graphcal.metrics.inputs import per_seed
-from graphcal.metrics.scores import ece_of
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class Slice:
     ece: float
     ece_floor: float
     small: bool  # too few nodes to believe
+    corrected_gap: float  # what is left of the signed gap once noise, and being one of many groups, is taken off
+    p: float  # of a gap as far from 0, were there none
 
     @property
     def certain_gap(self) -> float:
@@ -103,15 +108,55 @@ def merged(group: Tensor, names: Sequence[str], ordered: int, small: int) -> tup
     return renumbered[group], labels
 
 
-def measure_group(by: str, name: str, conf: Tensor, right: Tensor, bins: int, small: int, seeds: int) -> Slice:
-    """One group; with several seeds pooled, the interval counts every node once."""
-    one = tally(conf, right, torch.tensor([0.0, 1.0], dtype=torch.float64))
-    rel = tally(conf, right, equal_width_edges(bins))
-    low, high = accuracy_interval(one.divided(seeds))
-    acc, c = float(one.accuracy), float(one.conf)
-    nodes = round(len(conf) / seeds)
-    floor = floor_of(conf, rel.edges) * seeds**0.5
-    return Slice(by, name, nodes, acc, c, acc - c, float(low) - c, float(high) - c, ece_of(rel), floor, nodes < small)
+def merged_cut(cut: Grouping, mask: Tensor) -> Tensor:
+    """The groups of the nodes in `mask`, small ones merged."""
+    return merged(cut.group[mask].cpu(), cut.names, cut.ordered, SMALL)[0]
+
+
+def cut_nodes(log_probs: Tensor, y: Tensor, mask: Tensor, facts: Structure) -> list[Tensor]:
+    """Groups of the nodes in `mask` by distance, degree and agreement, small ones merged: the cuts that `score` takes."""
+    return [merged_cut(cut, mask) for cut in groupings(log_probs, y, facts) if cut.ordered]
+
+
+def measure_groups(
+    by: str,
+    labels: Sequence[str],
+    group: Tensor,
+    conf: Tensor,
+    right: Tensor,
+    b: Tensor,
+    bins: int,
+    small: int,
+    seeds: int,
+) -> list[dict[str, Any]]:
+    """Every group of one cut; `b` are the nodes' bins. With several seeds pooled, the intervals count every node once."""
+    G = len(labels)
+    cell = group * bins + b
+
+    def sums(values: Tensor | None) -> Tensor:
+        return torch.bincount(cell, values, minlength=G * bins).double().view(G, bins)
+
+    n, c, r = sums(None), sums(conf), sums(right)
+    count, total = n.sum(1), torch.stack([c.sum(1), r.sum(1)])  # (G,), (2, G)
+    low, high = clopper_pearson(count / seeds, total[1] / seeds)
+    said, acc = total / count
+    error, noise = (r - c).abs().sum(1) / count, abs_deviations(conf, cell, G * bins).view(G, bins).sum(1) / count
+    table = {
+        "accuracy": acc,
+        "confidence": said,
+        "signed_gap": acc - said,
+        "signed_gap_low": low - said,
+        "signed_gap_high": high - said,
+        "ece": error,
+        "ece_floor": noise * seeds**0.5,
+    }
+    nodes = (count / seeds).round().long().tolist()
+    return [
+        {"by": by, "group": labels[k], "nodes": nodes[k], "small": nodes[k] < small}
+        | {key: float(values[k]) for key, values in table.items()}
+        for k in range(G)
+        if count[k] > 0
+    ]
 
 
 def measure_slices(
@@ -120,30 +165,60 @@ def measure_slices(
     mask: Tensor,
     facts: Structure,
     bins: int = 20,
-    small: int = 30,
+    small: int = SMALL,
     names: Sequence[str] | None = None,
 ) -> list[Slice]:
     """Every group of the nodes in `mask`. `log_probs` (N, C) covers all nodes of the graph; one tensor, or one per seed."""
     seeds = per_seed(log_probs)
     cuts = [groupings(lp, y, facts) for lp in seeds]
-    conf = torch.cat([confidence(lp[mask])[0] for lp in seeds])
-    right = torch.cat([(lp.argmax(dim=1) == y)[mask] for lp in seeds]).double().cpu()
-    found = []
+    return slices_of(cuts, [outcomes(lp[mask], y[mask]) for lp in seeds], mask, bins, small, names)
+
+
+def slices_of(
+    cuts: Sequence[Sequence[Grouping]],
+    read: Sequence[tuple[Tensor, Tensor]],
+    mask: Tensor,
+    bins: int = 20,
+    small: int = SMALL,
+    names: Sequence[str] | None = None,
+) -> list[Slice]:
+    """The same from each seed's cuts of all nodes, and confidence and rightness of those in `mask`."""
+    conf, right = (torch.cat(parts) for parts in zip(*read))
+    b, seeds = bin_of(conf, equal_width_edges(bins)), len(cuts)
+    found: list[dict[str, Any]] = []
+    _, gap, variance = gaps_of(conf, right, whole(len(conf)), 1, seeds)
+    gaps, variances = [gap], [variance]
     for same in zip(*cuts):
-        group, labels = torch.cat([cut.group[mask] for cut in same]).cpu(), list(same[0].names)
-        if same[0].by == "predicted class" and names is not None:
+        by, labels = same[0].by, list(same[0].names)
+        if by == "predicted class" and names is not None:
             labels = list(names)
-        group, labels = merged(group, labels, same[0].ordered, small * len(seeds))
-        for k in group.unique().tolist():
-            own = group == k
-            found.append(measure_group(same[0].by, labels[k], conf[own], right[own], bins, small, len(seeds)))
-    return found
+        group, labels = merged(
+            torch.cat([cut.group[mask] for cut in same]).cpu(), labels, same[0].ordered, small * seeds
+        )
+        found += measure_groups(by, labels, group, conf, right, b, bins, small, seeds)
+        nodes, gap, variance = gaps_of(conf, right, group, len(labels), seeds)
+        gaps.append(gap[nodes > 0])
+        variances.append(variance[nodes > 0])
+    return with_noise(found, torch.cat(gaps), torch.cat(variances))
 
 
-def worst_slice(found: Sequence[Slice]) -> Slice | None:
-    """The group whose gap is certainly largest; None when no group is certainly off."""
-    fair = [s for s in found if not s.small and s.by != "outcome" and s.certain_gap > 0]
-    return max(fair, key=lambda s: s.certain_gap, default=None)
+def with_noise(found: Sequence[dict[str, Any]], gap: Tensor, variance: Tensor) -> list[Slice]:
+    """The measured groups with corrected gaps and p-values; the first gap is that of all nodes."""
+    groups = sum(fair(one["by"], one["small"]) for one in found)
+    left = corrected_gaps(gap, variance, max(groups, 1))[1:].tolist()
+    p = (2 * norm.sf(gap.abs() / variance.clamp(min=1e-300).sqrt()))[1:].tolist()
+    return [Slice(**one, corrected_gap=left[k], p=p[k]) for k, one in enumerate(found)]
+
+
+def fair(by: str, small: bool) -> bool:
+    """May the group be named the worst?"""
+    return not small and by != "outcome"
+
+
+def worst_slice(found: Sequence[Slice], level: float = 0.05) -> Slice | None:
+    """The group that is furthest off; None when no group is certainly off."""
+    named = [s for s in found if fair(s.by, s.small)]
+    return max((s for s in named if s.p * len(named) <= level), key=lambda s: abs(s.corrected_gap), default=None)
 
 
 @dataclass(frozen=True)

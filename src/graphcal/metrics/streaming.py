@@ -4,9 +4,9 @@
     total.ece, total.nll, total.smooth_ece, total.interval()
 
 The state holds sums: the reliability table, C×B cells for the class-wise and top-label errors, 4,096 cells of confidence for
-smooth ECE, KDE-ECE, AUROC and AURC, and the sums of NLL and Brier. ECE and its kin, NLL, Brier and accuracy equal the
-one-pass functions up to rounding; AUROC and AURC count confidences less than 1/4,096 apart as ties; the floor is the normal
-one. Equal-mass bins need all confidences at once and are not here.
+smooth ECE, KDE-ECE, AUROC, AURC and coverage, and the sums of NLL and Brier. ECE and its kin, NLL, Brier and accuracy equal the
+one-pass functions up to rounding; AUROC, AURC and coverage count confidences less than 1/4,096 apart as ties; the floor is the
+normal one. Equal-mass bins need all confidences at once and are not here.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from graphcal.metrics.ece_variants import classwise_gaps, mce_of, top_label_gaps
 from graphcal.metrics.floor import debiased_of, seeded
 from graphcal.metrics.inputs import Array, RowChunk, map_reduce
 from graphcal.metrics.intervals import interval_of, normal_noise
-from graphcal.metrics.ranking import aurc_of_cells, auroc_of
-from graphcal.metrics.scores import ece_of, over_of, under_of
+from graphcal.metrics.ranking import auroc_of
+from graphcal.metrics.scores import DECIDED_ERROR, ece_of, loss_sums, over_of, under_of
+from graphcal.metrics.selective import aurc_of, coverage_of, eaurc_of
 from graphcal.metrics.smooth import grids, kde_ece_of, smooth_ece_of
 
 TALLIED = (
     "accuracy", "confidence", "signed_gap", "ece", "ece_debiased", "ece_floor", "ece_excess", "mce", "overconfidence",
     "underconfidence", "ece_classwise", "ece_top_label", "smooth_ece", "kde_ece", "nll", "brier", "auroc", "aurc",
+    "eaurc", "coverage_at_5",
 )  # fmt: skip
 
 
@@ -52,14 +54,12 @@ class Tally:
 
     @classmethod
     def _of_rows(cls, rows: RowChunk, edges: Tensor) -> Tally:
-        probs = np.exp(rows.by_class.astype(np.float64))  # (C, n)
-        brier = (probs**2).sum() - 2 * np.exp(rows.of_label).sum() + len(rows.y)
         return cls(
             tally_rows(rows.conf, rows.right, edges),
             classwise_gaps(rows, edges),
             top_label_gaps(rows, edges),
             grids(rows),
-            np.array([-rows.of_label.sum(), brier]),
+            loss_sums(rows),
         )
 
     def __add__(self, other: Tally) -> Tally:
@@ -149,7 +149,15 @@ class Tally:
 
     @property
     def aurc(self) -> float:
-        return aurc_of_cells(*self._most_confident_first())
+        return aurc_of(*self._most_confident_first())
+
+    @property
+    def eaurc(self) -> float:
+        return eaurc_of(*self._most_confident_first())
+
+    @property
+    def coverage_at_5(self) -> float:
+        return coverage_of(*self._most_confident_first(), DECIDED_ERROR)
 
     def interval(
         self, level: float = 0.95, draws: int = 1000, generator: torch.Generator | None = None

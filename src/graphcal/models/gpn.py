@@ -116,7 +116,7 @@ class GPNReplicas(Replicas):
         total, true = alpha.sum(-1), alpha.gather(-1, y.expand(len(alpha), -1)[..., None])[..., 0]  # (R, n)
         uncertain = torch.digamma(total) - torch.digamma(true)
         law = torch.distributions.Dirichlet(alpha, validate_args=False)
-        entropy: Tensor = law.entropy()  # type: ignore[no-untyped-call]
+        entropy: Tensor = law.entropy()
         loss = uncertain - self.backbone.entropy * entropy
         return (loss * (weights > 0)).sum(1).float()
 

@@ -1,7 +1,8 @@
 """One self-contained page from plain results: no network, opens from disk, under a megabyte.
 
 `build(results)` returns the HTML. The page's numbers are embedded as JSON; `page.js` draws from them, so that method and
-binning can be switched where the page is read. Style and script are files beside this one, inlined when the page is made.
+binning can be switched where the page is read; `decisions.js` moves the error target, `map.js` draws the probability map.
+Style and scripts are files beside this one, inlined as one block each when the page is made.
 """
 
 from __future__ import annotations
@@ -17,8 +18,20 @@ from graphcal.metrics.comparison import holm
 from graphcal.metrics.names import METRICS, Metric
 from graphcal.metrics.sample_size import LabelLimit
 from graphcal.reports import wording
+from graphcal.reports.decision_section import decisions_of
 
-TABLE_METRICS = ("accuracy", "ece", "ece_floor", "ece_excess", "nll", "brier", "fit_seconds")
+TABLE_METRICS = (
+    "accuracy",
+    "ece",
+    "ece_floor",
+    "true_error",
+    "nll",
+    "brier",
+    "coverage_at_5",
+    "worst_slice",
+    "fit_seconds",
+)
+SCRIPTS = ("page.js", "decisions.js", "map.js")
 DRAWN = ("binnings", "histogram", "slices")  # what the script needs of a method as it is
 
 
@@ -161,6 +174,10 @@ def build(results: dict[str, Any]) -> str:
     labels = {k: wording.label(k, m) for k, m in methods.items()}
     before = wording.before_name(methods)
     first = methods[next(iter(pictures))] if pictures else {}
+    decisions, node_map = decisions_of(results), results.get("map")
+    shown = {"before": before, "labels": labels, "methods": pictures}
+    shown |= {"decisions": {"methods": decisions["methods"]}} if decisions else {}
+    shown |= {"map": node_map} if node_map else {}
     name = " · ".join(str(results[k]) for k in ("dataset", "backbone") if results.get(k)) or "Calibration"
     return (
         environment()
@@ -183,8 +200,10 @@ def build(results: dict[str, Any]) -> str:
             binnings=list(first.get("binnings", [])),
             chosen=first.get("bins"),
             css=source("page.css"),
-            script=source("page.js"),
-            data=embedded({"before": before, "labels": labels, "methods": pictures}),
+            decisions=decisions,
+            map=node_map,
+            script="\n".join(source(name) for name in SCRIPTS),
+            data=embedded(shown),
             version=results.get("graphcal"),
         )
     )

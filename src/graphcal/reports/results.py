@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from graphcal.files import write_atomically
+from graphcal.files import reading, write_atomically
+from graphcal.limits import read_text
 from graphcal.reports.html import build
 from graphcal.reports.wording import label, verdict
 
@@ -33,9 +35,10 @@ def read_results(path: str | Path) -> dict[str, Any]:
     path = path / "results.json" if path.is_dir() else path
     if not path.exists():
         raise ValueError(f"no results at {path}; `graphcal run --out DIR` writes DIR/results.json")
+    text = read_text(path)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON: {error}") from None
     if not isinstance(found, dict) or not isinstance(found.get("methods"), dict) or not found["methods"]:
         raise ValueError(f"{path} holds no results: expected an object with 'methods', as `graphcal run` writes it")
@@ -82,4 +85,8 @@ def report(*results: Any) -> ReportPage:
             "report needs at least one results record: a dictionary, a path, or what graphcal.run returned"
         )
     records = [r if isinstance(r, dict) else r.record if hasattr(r, "record") else read_results(r) for r in results]
-    return ReportPage(build(combine(records)))
+    paths = [str(r) for r in results if isinstance(r, str | os.PathLike)]
+    if not paths:
+        return ReportPage(build(combine(records)))
+    with reading(", ".join(paths), "results that can be shown"):
+        return ReportPage(build(combine(records)))

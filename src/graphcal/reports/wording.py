@@ -7,6 +7,9 @@ is left out. The terminal, the page and results.json show the same `verdict`; th
     best     the calibrated method with the smallest ECE
     kept     the best method where its ECE is smaller than before, else the model as it was
     off      the calibration test rejects (p <= 0.05), or the interval of the true error does not reach 0
+    left     the median-unbiased estimate of the true error with its interval, never ECE minus floor
+    all      "repairs all of it" only where the whole interval of the true error lies below one point and nothing is off
+    worst    the group of nodes that is furthest off, where noise alone would hardly show one (`graphcal.metrics.slices`)
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from graphcal.graphs import UNREACHABLE
 from graphcal.metrics.sample_size import LabelLimit
 
 UNCALIBRATED = "none"
+NOTHING_LEFT = 0.01  # a true error that is certainly below this is no error
 Methods = dict[str, dict[str, Any]]
 
 
@@ -40,6 +44,14 @@ def mean_of(method: dict[str, Any], key: str) -> float | None:
 def error_interval(method: dict[str, Any]) -> tuple[float, float] | None:
     pair = method.get("ece_interval")
     return None if not pair else (float(pair[0]), float(pair[1]))
+
+
+def error_text(method: dict[str, Any]) -> str:
+    """The true error in points, with its interval where there is one."""
+    error, interval = mean_of(method, "true_error"), error_interval(method)
+    if error is None:
+        return ""
+    return points(error) + (f" (95 % interval {points(interval[0])} to {points(interval[1])})" if interval else "")
 
 
 def label(name: str, method: dict[str, Any]) -> str:
@@ -139,8 +151,8 @@ def answers(results: dict[str, Any]) -> list[Answer]:
 
 def _repair(methods: Methods, off: bool | None) -> Answer:
     best = best_name(methods)
-    steps = " → ".join(points(mean_of(methods[name], "ece") or 0) for name in (before_name(methods), best))
-    detail = f"{label(best, methods[best])}: calibration error {steps} points; {floor_text(methods[best])}"
+    old, new = methods[before_name(methods)], methods[best]
+    detail = f"{label(best, new)}: {_steps(old, new, ' → ')}"
     if kept_name(methods) != best:
         return Answer("Did anything fix it?", "No method did", detail, "plain" if off is False else "bad")
     if off is False:
@@ -163,31 +175,71 @@ def verdict(results: dict[str, Any]) -> str:
         first = f"The model is {word.lower()} by {points(abs(gap))} points: {says}."
     else:
         first = f"The model has a calibration error of {percent(mean_of(old, 'ece') or 0)}; {floor_text(old)}."
+    worst = worst_text(methods[kept], kept != before)
     if best == before:
-        return first
-    if kept != best:
-        return f"{first} No calibrator tried makes it better."
-    if off is False:
-        return f"{first} There is nothing to repair that these nodes could show."
-    steps = (points(mean_of(m, "ece") or 0) for m in (old, new))
-    second = f"{label(best, new)} brings the calibration error from {' to '.join(steps)} points"
-    second += f", where {floor_text(new)}." if floor_text(new) else "."
-    return f"{first} {second} {_remainder(new)}".rstrip()
+        said = [first]
+    elif kept != best:
+        said = [first, "No calibrator tried makes it better."]
+    elif off is False:
+        average = "On average there" if worst else "There"
+        said = [first, f"{average} is nothing to repair that these nodes could show."]
+        worst = worst_text(old)
+    else:
+        said = [first, f"{label(best, new)} brings the {_steps(old, new, ' to ', 'from ')}.", _remainder(new)]
+    return " ".join(filter(None, (*said, worst)))
+
+
+def _steps(old: dict[str, Any], new: dict[str, Any], to: str, start: str = "") -> str:
+    """The calibration error before and after: the true one where it was estimated, else ECE beside its floor."""
+    key = "true_error" if all(mean_of(m, "true_error") is not None for m in (old, new)) else "ece"
+    steps = to.join(points(mean_of(m, key) or 0) for m in (old, new))
+    if key == "true_error":
+        return f"true calibration error {start}{steps} points"
+    floor = floor_text(new)
+    return f"calibration error {start}{steps} points" + (f", where {floor}" if floor else "")
 
 
 def _remainder(method: dict[str, Any]) -> str:
     """What is left after repair."""
-    interval = error_interval(method)
+    interval, error = error_interval(method), error_text(method)
     if interval is None:
         return ""
-    if not is_off(method):
-        return (
-            "What is left cannot be told from sampling noise; with 97.5 % certainty the true error is below "
-            f"{points(interval[1])} points."
-        )
-    if interval[0] < 0.0005:
-        return "A small error remains that noise alone does not explain."
-    return f"An error remains: with 95 % certainty it is at least {points(interval[0])} points."
+    if is_off(method):
+        if interval[0] < 0.0005:
+            return "A small error remains that noise alone does not explain."
+        if error:
+            return f"An error remains that noise does not explain: {error} points."
+        return f"An error remains: with 95 % certainty it is at least {points(interval[0])} points."
+    sure = f"with 97.5 % certainty the true error is below {points(interval[1])} points"
+    if interval[1] <= NOTHING_LEFT:
+        return f"That repairs all of it: {sure}."
+    return f"What is left cannot be told from sampling noise; {sure}."
+
+
+def worst_text(method: dict[str, Any], repaired: bool = False) -> str:
+    """The group of nodes that is furthest off, in a sentence; empty where none certainly is off."""
+    worst = method.get("worst")
+    if not worst:
+        return ""
+    gap = worst.get("corrected_gap", worst["signed_gap"])
+    word = "under-confident" if gap > 0 else "over-confident"
+    average = "Calibrated on average; " if not is_off(method) else "Worst group: "
+    are = ("is" if worst["by"] == "predicted class" else "are") + (" still" if repaired else "")
+    says, right = (f"{100 * worst[key]:.0f} %" for key in ("confidence", "accuracy"))
+    facts = f"says {says}, right {right}, {worst['nodes']:,} nodes"
+    return f"{average}{group_name(worst)} {are} {points(abs(gap))} points {word} ({facts})."
+
+
+def group_name(worst: dict[str, Any]) -> str:
+    """A group of nodes as it is called in a sentence."""
+    by, group = worst["by"], worst["group"]
+    if by == "predicted class":
+        return str(group)
+    if by == "degree":
+        return f"nodes of degree {group}"
+    if by == "distance from training":
+        return f"nodes at distance {group} from the training set"
+    return f"nodes with neighbours that agree: {group}"
 
 
 def advice(limit: LabelLimit, interval: tuple[float, float]) -> str:

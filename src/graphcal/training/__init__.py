@@ -2,6 +2,7 @@
 
 from graphcal.training.decay_groups import param_groups
 from graphcal.training.ensembles import ensemble, mc_dropout
+from graphcal.training.loaders import NeighborSampler, Sampling
 from graphcal.training.losses import AULS, CrossEntropy
 from graphcal.training.publications import TRAININGS, Published, default_training, published
 from graphcal.training.runs import History, Replica, Run
@@ -13,9 +14,11 @@ __all__ = [
     "TRAININGS",
     "CrossEntropy",
     "History",
+    "NeighborSampler",
     "Published",
     "Replica",
     "Run",
+    "Sampling",
     "Training",
     "default_training",
     "ensemble",

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from graphcal.core import Calibration, Outputs
+from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.scaling import scaled
 from graphcal.methods.cagcn import NodeScaleGCN, NodeScaleSettings, fit_node_scale, scale_of_every_node
 from graphcal.methods.card import Card
@@ -45,7 +45,7 @@ class CaGCNofItsCode(NodeScaleSettings):
             return out.rerun("cagcn-code", dropout=generator)
 
         weights = fit_node_scale(self, out, out.logits, on, stop, redraw=redraw)
-        return NodeScaleGCN(**weights, num_classes=out.num_classes)
+        return NodeScaleGCN(**weights, **fitted_on(out, on))
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class CaGCNofGATS(NodeScaleSettings):
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> SoftplusScaleGCN:
         """The GCN of least CE on the nodes ``stop`` (or ``on``) along Adam's way down that of the nodes ``on``."""
         weights = fit_node_scale(self, out, out.logits, on, stop, link=softplus)
-        return SoftplusScaleGCN(**weights, num_classes=out.num_classes)
+        return SoftplusScaleGCN(**weights, **fitted_on(out, on))
 
 
 class SoftplusScaleGCN(Calibration):
@@ -80,4 +80,4 @@ class SoftplusScaleGCN(Calibration):
     b2: Tensor  # (1,)
 
     def forward(self, out: Outputs) -> Tensor:
-        return scaled(out, scale_of_every_node(self, out, out.logits, softplus))
+        return scaled(out.logits, scale_of_every_node(self, out, out.logits, softplus))

@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Outputs
+from graphcal.core import Outputs, fitted_on
 from graphcal.engine.likelihood import mean_nll
 from graphcal.engine.node_order import fitting_order
 from graphcal.methods.card import Card
@@ -39,7 +39,7 @@ class CaGCNsMS:
         """A and b after 400 steps on the nodes ``on``; ``stop`` is not used."""
         nodes = fitting_order(out, on)
         matrix, shift = adam_from_ones(out.logits[nodes], out.graph.y[nodes])
-        return AffineMap(matrix=matrix, shift=shift, penalty=PENALTY, num_classes=out.num_classes)
+        return AffineMap(matrix=matrix, shift=shift, penalty=PENALTY, **fitted_on(out, on))
 
 
 def adam_from_ones(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -53,6 +53,6 @@ def adam_from_ones(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         penalty = PENALTY * (off * matrix).square().sum() / off.sum() + 0.2 * shift.square().mean()
         optimiser.zero_grad()
         loss = mean_nll(logits @ matrix + shift, y) + penalty
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimiser.step()
     return matrix.detach(), shift.detach()

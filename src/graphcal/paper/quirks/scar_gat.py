@@ -15,9 +15,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitting_nodes, training_set_of
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes, training_set_of
 from graphcal.methods.card import Card
-from graphcal.methods.scar import pull_weights
+from graphcal.methods.scar import pull_weights, side_of_training
 from graphcal.models.gat import GATReplicas
 from graphcal.models.trained import ModelOnGraph
 
@@ -45,7 +45,7 @@ class SCARofGATCode:
         """Nothing is fitted: both weights are given."""
         fitting_nodes(out, on)
         alpha, beta = out.logits.new_tensor([self.alpha, self.beta])
-        return MixBeforeAttention(alpha=alpha, beta=beta, num_classes=out.num_classes, **training_set_of(out))
+        return MixBeforeAttention(alpha=alpha, beta=beta, **fitted_on(out, on), **training_set_of(out))
 
 
 class MixBeforeAttention(Calibration):
@@ -53,8 +53,7 @@ class MixBeforeAttention(Calibration):
 
     alpha: Tensor  # ()
     beta: Tensor  # ()
-    train_nodes: Tensor
-    graph_nodes: int
+    train_keys: Tensor  # of the training nodes (graphcal.identity)
 
     def forward(self, out: Outputs) -> Tensor:
         handle = out.model
@@ -64,7 +63,7 @@ class MixBeforeAttention(Calibration):
                 "scar-gat-code runs the last attention layer again: it needs the outputs of graphcal.train with backbone "
                 "'gat' and one output head"
             )
-        w = pull_weights(out, self.alpha, self.beta)
+        w = pull_weights(side_of_training(out).to(out.logits), self.alpha, self.beta)
         field = handle.full_graph()
         with torch.no_grad():
             x = gat.hidden(field, None)  # (1, N, D)

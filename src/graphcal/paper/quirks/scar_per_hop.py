@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from graphcal.core import Calibration, Outputs, fitting_nodes, training_set_of
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes, training_set_of
 from graphcal.graphs import UNREACHABLE, structure
 from graphcal.methods.card import Card
 from graphcal.methods.scar import FEW_NODES, SCAR, ScarObjective, centroid_logits, final_layer_of, guarded_pull
@@ -36,7 +36,8 @@ class SCARPerHop:
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> HopPull:
         """The weights of least validation NLL on the nodes ``on`` under the ridge; ``stop`` is not used."""
-        objective = ScarObjective(out, fitting_nodes(out, on))
+        on = fitting_nodes(out, on)
+        objective = ScarObjective(out, on)
         columns = hop_columns(out)[on]  # (n, 4)
         pooled, _ = objective.minimise(torch.ones_like(columns[:, :1]))
         push = objective.direction
@@ -52,7 +53,7 @@ class SCARPerHop:
                 gram=final.gram.to(like),
                 bias=final.bias.to(like),
                 note=note,
-                num_classes=out.num_classes,
+                **fitted_on(out, on),
                 **training_set_of(out),
             )
 
@@ -73,9 +74,8 @@ class HopPull(Calibration):
     hop_weights: Tensor  # (4,)
     gram: Tensor  # (C, C)
     bias: Tensor  # (C,)
-    train_nodes: Tensor
+    train_keys: Tensor  # of the training nodes (graphcal.identity)
     note: str
-    graph_nodes: int
 
     def forward(self, out: Outputs) -> Tensor:
         log_probs, _ = self.pulled(out.logits, out.pred, hop_columns(out))

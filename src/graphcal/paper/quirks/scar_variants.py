@@ -39,12 +39,13 @@ class SCARGrid:
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> CentroidPull:
         """The best pair of the grid on the nodes ``on``; ``stop`` is not used."""
-        objective = ScarObjective(out, fitting_nodes(out, on))
+        on = fitting_nodes(out, on)
+        objective = ScarObjective(out, on)
         near = structure(out.graph).next_to_training[on]
         pairs = torch.tensor([(a, b) for a in GRID for b in GRID if a < b], dtype=torch.double)
         moved = (objective.z + torch.where(near, a, b)[:, None] * objective.direction for a, b in pairs)
         losses = [float(mean_nll(z, objective.y)) for z in moved]
-        return centroid_pull(out, pairs[min(range(len(pairs)), key=losses.__getitem__)])
+        return centroid_pull(out, on, pairs[min(range(len(pairs)), key=losses.__getitem__)])
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,13 @@ class SharedSCAR:
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> CentroidPull:
         """The weight of least validation NLL on the nodes ``on``; ``stop`` is not used."""
-        objective = ScarObjective(out, fitting_nodes(out, on))
+        on = fitting_nodes(out, on)
+        objective = ScarObjective(out, on)
         weight, loo_nll = objective.minimise(torch.ones_like(objective.z[:, :1]))
-        fitted = centroid_pull(out, weight.repeat(2))
+        fitted = centroid_pull(out, on, weight.repeat(2))
         log_probs, _ = fitted.pulled(out.logits[on], out.pred[on], fitted.wanted(out)[on])
         note = objective.rejection(loo_nll, log_probs)
-        return centroid_pull(out, torch.zeros(2), note=note) if note else fitted
+        return centroid_pull(out, on, torch.zeros(2), note=note) if note else fitted
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitting_nodes
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.likelihood import mean_nll
 from graphcal.engine.scaling import scaled
 from graphcal.methods.card import Card
@@ -47,7 +47,7 @@ class AccumulatedTS:
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> FreeTemperature:
         """T after 50 iterations on the nodes ``on``; ``stop`` is not used."""
         on = fitting_nodes(out, on)
-        return free_temperature(accumulated_scale(out.logits[on], out.graph.y[on]), out)
+        return free_temperature(accumulated_scale(out.logits[on], out.graph.y[on]), out, on)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class BaseDropoutTS:
         """T on noisy logits of the nodes ``on``; ``stop`` is not used."""
         logits, y = noisy_logits(out, fitting_nodes(out, on), PASSES, "ts-base-dropout")
         return free_temperature(
-            fit_scale(logits, y) if self.steps is None else stopped_scale(logits, y, self.steps), out
+            fit_scale(logits, y) if self.steps is None else stopped_scale(logits, y, self.steps), out, on
         )
 
 
@@ -97,7 +97,7 @@ class CaGCNsTS:
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> FreeTemperature:
         """T after 50 iterations on noisy logits of the nodes ``on``; ``stop`` is not used."""
-        return free_temperature(accumulated_scale(*noisy_logits(out, fitting_nodes(out, on), 1, "ts-cagcn")), out)
+        return free_temperature(accumulated_scale(*noisy_logits(out, fitting_nodes(out, on), 1, "ts-cagcn")), out, on)
 
 
 def noisy_logits(out: Outputs, on: Tensor, passes: int, needed_by: str) -> tuple[Tensor, Tensor]:
@@ -113,7 +113,7 @@ def stopped_scale(logits: Tensor, y: Tensor, steps: int) -> Tensor:
     optimiser = torch.optim.SGD([temperature], lr=0.01)
     for _ in range(steps):
         optimiser.zero_grad()
-        mean_nll(logits / temperature, y).backward()  # type: ignore[no-untyped-call]
+        mean_nll(logits / temperature, y).backward()
         optimiser.step()
     return 1 / temperature.detach()
 
@@ -125,15 +125,15 @@ def accumulated_scale(logits: Tensor, y: Tensor) -> Tensor:
 
     def closure() -> Tensor:
         loss = mean_nll(logits / temperature, y)
-        loss.backward()  # type: ignore[no-untyped-call]  # no zero_grad: this is the slip
+        loss.backward()
         return loss
 
-    optimiser.step(closure)  # type: ignore[no-untyped-call]
+    optimiser.step(closure)
     return 1 / temperature.detach()
 
 
-def free_temperature(scale: Tensor, out: Outputs) -> FreeTemperature:
-    return FreeTemperature(scale=scale.to(out.logits.dtype), num_classes=out.num_classes)
+def free_temperature(scale: Tensor, out: Outputs, on: Tensor) -> FreeTemperature:
+    return FreeTemperature(scale=scale.to(out.logits.dtype), **fitted_on(out, on))
 
 
 class FreeTemperature(Calibration):
@@ -145,7 +145,7 @@ class FreeTemperature(Calibration):
     def temperature(self) -> float:
         return float(1 / self.scale)
 
-    def forward(self, out: Outputs) -> Tensor:
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
         if float(self.scale) > 0:
-            return scaled(out, self.scale)
-        return (self.scale.to(out.logits) * out.logits).log_softmax(-1)
+            return scaled(logits, self.scale)
+        return (self.scale.to(logits) * logits).log_softmax(-1)

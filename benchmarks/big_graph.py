@@ -1,0 +1,150 @@
+"""A graph that is too large for the usual loop, from files to a measured calibration: seconds and peak memory of every stage.
+
+    python benchmarks/big_graph.py [--nodes 1000000] [--edges 10000000] [--epochs 8] [--calibrators ts,graph-scaling]
+
+write      a synthetic graph (graphcal.synthetic) as nodes.parquet and edges.parquet: the input, not part of the job
+read       graphcal.read
+train      GraphSAGE on sampled mini-batches (fan-outs 10 and 10, 1,024 seeds), early stopping on the validation nodes
+observe    the whole graph, layer by layer, as graphcal's own model and as the same model written with PyG
+fit, apply, measure    each calibrator: fitted on the validation nodes, applied to all nodes, measured on the test nodes
+
+Peak memory is the process's own, set back before every stage where the system allows it (Linux), else the largest so far.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.nn.models import GraphSAGE
+
+import graphcal as gc
+from graphcal.engine.operators import feature_matrix
+from graphcal.metrics import score
+from graphcal.models import TrainedGNN
+from graphcal.training import Sampling
+
+VALIDATION = 20_000  # nodes at most
+
+
+def reset_peak() -> None:
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_gib() -> float:
+    try:
+        line = next(row for row in Path("/proc/self/status").read_text().splitlines() if row.startswith("VmHWM"))
+        return int(line.split()[1]) / 2**20
+    except (OSError, StopIteration):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+class Stages:
+    """Prints and sums up what every stage took."""
+
+    def __init__(self) -> None:
+        self.seconds, self.peak = 0.0, 0.0
+
+    @contextmanager
+    def stage(self, name: str, counts: bool = True) -> Iterator[None]:
+        reset_peak()
+        started = time.perf_counter()
+        yield
+        seconds, peak = time.perf_counter() - started, peak_gib()
+        if counts:
+            self.seconds, self.peak = self.seconds + seconds, max(self.peak, peak)
+        print(f"| {name} | {seconds:.1f} | {peak:.2f} |", flush=True)
+
+
+def write_files(folder: Path, nodes: int, edges: int, labels_per_class: int) -> None:
+    data = gc.synthetic(nodes, degree=2 * edges / nodes, seed=0, labels_per_class=labels_per_class)
+    x = feature_matrix(data.x)
+    split = np.full(nodes, "test", dtype=object)
+    split[data.train_mask.numpy()] = "train"
+    split[data.val_mask.nonzero().flatten()[:VALIDATION].numpy()] = "val"
+    offsets = pa.array(x.indptr, pa.int32())
+    table = {
+        "id": pa.array(np.arange(nodes)),
+        "label": pa.array(data.y.numpy()),
+        "split": pa.array(split),
+        "features": pa.ListArray.from_arrays(offsets, pa.array(x.indices.astype(np.int32))),
+        "values": pa.ListArray.from_arrays(offsets, pa.array(x.data)),
+    }
+    pq.write_table(pa.table(table), folder / "nodes.parquet")
+    source, target = data.edge_index.numpy()
+    once = source < target
+    pq.write_table(pa.table({"source": source[once], "target": target[once]}), folder / "edges.parquet")
+
+
+def as_pyg(model: TrainedGNN, data: Data) -> nn.Module:
+    """The trained GraphSAGE, written with PyG."""
+    ours = model.replicas
+    made = GraphSAGE(data.num_features, ours.config.hidden_channels, 2, ours.config.num_classes)
+    with torch.no_grad():
+        near, root, head = ours.neighbours[0], ours.roots[0], ours.head
+        made.convs[0].lin_l.weight.copy_(near.weight[0].T)
+        made.convs[0].lin_l.bias.copy_(near.bias[0, 0])
+        made.convs[0].lin_r.weight.copy_(root.weight[0].T)
+        first, second = head.weight[0].chunk(2)
+        made.convs[1].lin_l.weight.copy_(first.T)
+        made.convs[1].lin_l.bias.copy_(head.bias[0, 0])
+        made.convs[1].lin_r.weight.copy_(second.T)
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1_000_000)
+    parser.add_argument("--edges", type=int, default=10_000_000)
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--labels-per-class", type=int, default=2_000)
+    parser.add_argument("--calibrators", default="ts,scar,graph-scaling")
+    given = parser.parse_args()
+    stages = Stages()
+    print("| stage | seconds | peak GiB |\n|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        with stages.stage("write the files", counts=False):
+            write_files(Path(folder), given.nodes, given.edges, given.labels_per_class)
+        with stages.stage("read"):
+            data = gc.read(folder)
+    training = gc.Training(epochs=given.epochs, patience=3, weight_decay=0.0)
+    with stages.stage("train on mini-batches"):
+        (run,) = gc.train(data, "sage", training, seeds=1, loader=Sampling((10, 10), batch_size=1024))
+    model, history = run.model, run.history
+    del run
+    with stages.stage("observe, graphcal's model"):
+        out = gc.observe(model, data, layerwise=True)
+    with stages.stage("observe, the same in PyG"):
+        other = gc.observe(as_pyg(model, data), data, layerwise=True)
+    gap = float((other.logits - out.logits).abs().max())
+    del other
+    rows = []
+    for name in ["none", *given.calibrators.split(",")]:
+        with stages.stage(f"{name}: fit, apply, measure"):
+            calibrate = gc.CALIBRATORS[name]().fit(out, on=data.val_mask)
+            log_probs = calibrate(out)
+            rows.append((name, score(log_probs[data.test_mask], data.y[data.test_mask])))
+    print(f"| **all** | **{stages.seconds:.0f}** | **{stages.peak:.2f}** |")
+    nodes, edges = int(data.num_nodes), data.edge_index.shape[1] // 2
+    print(
+        f"\n{nodes:,} nodes, {edges:,} edges, {history.epochs} epochs; the PyG model's logits differ by {gap:.1e} at most.\n"
+    )
+    print("| method | accuracy | ECE | NLL |\n|---|---|---|---|")
+    for name, found in rows:
+        print(f"| {name} | {100 * found.accuracy:.2f} | {100 * found.ece:.2f} | {found.nll:.4f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Presets of this library's own: the TOML files beside this one."""

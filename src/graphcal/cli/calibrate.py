@@ -1,0 +1,64 @@
+"""``graphcal calibrate``: predictions of any framework -> calibrated predictions, their calibrator, a report."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from pathlib import Path
+
+import typer
+
+
+def calibrate(
+    predictions: Path = typer.Argument(
+        ..., help="Table of predictions: a file or a folder of shards (docs/tables.md)."
+    ),
+    labels: Path = typer.Option(
+        None, help="Table of id and label, with a split if it likes (default: in PREDICTIONS)."
+    ),
+    edges: Path = typer.Option(None, help="Table of edges, src and dst by id: opens the graph-aware calibrators."),
+    final_layer: Path = typer.Option(None, help="Safetensors file with weight and bias of the last layer: opens SCAR."),
+    calibrator: str = typer.Option(
+        "auto", help="Calibrators to compare, separated by commas; the last one's predictions are written."
+    ),
+    kind: str = typer.Option(None, help="logits, log-probs or probs, where the columns' names do not say it."),
+    classes: str = typer.Option(None, help="Class names in the order of the scores: spam,ham,news."),
+    source: str = typer.Option(None, "--from", help="Engine that wrote the files: graphstorm, gigl, neo4j, kumo."),
+    split: str = typer.Option(None, help="Column of train/val/test, or a file of ids (default: `split`, else a draw)."),
+    columns: str = typer.Option("", help="Your columns' names, where they differ: id=paper,label=topic,scores=pred."),
+    layout: str = typer.Option(None, help="wide, list, long, top-label or binary, where two are possible."),
+    seed: int = typer.Option(0, min=0, help="Seed of the draw, where no split is given."),
+    bins: int = typer.Option(20, min=1, help="Equal-width bins (lo, hi], 0 and 1 included."),
+    out: Path = typer.Option(Path("graphcal-calibrated"), help="Folder for what is written."),
+    json: bool = typer.Option(False, "--json", help="Print the results as JSON instead of the table."),
+) -> None:
+    """Calibrate predictions that are already there: any framework, any of five layouts.
+
+    Fits on the rows whose split is val, measures on those of test, and writes calibrated.parquet (same rows, added columns),
+    calibrator.safetensors (for `graphcal score`), report.html and results.json:
+
+        graphcal calibrate predictions.parquet --out out/
+        graphcal calibrate preds/ --from graphstorm --labels labels.parquet --edges edges.parquet --out out/
+        graphcal calibrate scores.csv --kind logits --classes cat,dog --calibrator ts,isotonic --out out/
+    """
+    from rich.console import Console
+
+    from graphcal.cli.column_names import column_names
+    from graphcal.cli.run import show_results
+    from graphcal.files import check_writable
+    from graphcal.pipeline import calibrate_files
+    from graphcal.tables.reading import read_table
+
+    console, names = Console(stderr=True), column_names(columns)
+    check_writable(out)
+    table = read_table(predictions, kind, layout, classes, labels, names, split, source)
+    chosen = [name.strip() for name in calibrator.split(",") if name.strip()]
+    results = calibrate_files(table, edges, final_layer, chosen, seed, bins, names)
+    for note in results.record["notes"]:
+        console.print(f"[dim]{note}[/]", highlight=False)
+    results.record["command"] = "graphcal " + " ".join(sys.argv[1:])
+    page = results.save(out)
+    if json:
+        typer.echo(json_format.dumps(results.record))
+    else:
+        show_results(results, page)

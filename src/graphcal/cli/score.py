@@ -1,0 +1,55 @@
+"""``graphcal score``: a saved calibrator on predictions of any size."""
+
+from __future__ import annotations
+
+import json as json_format
+from pathlib import Path
+
+import typer
+
+
+def score(
+    calibrator: Path = typer.Argument(..., help="calibrator.safetensors, as `graphcal calibrate` writes it."),
+    predictions: Path = typer.Argument(
+        ..., help="Table of predictions: a file or a folder of shards (docs/tables.md)."
+    ),
+    out: Path = typer.Option(..., help="Folder for the calibrated shards and score.json."),
+    edges: Path = typer.Option(None, help="Table of edges, src and dst by id, for a graph-aware calibrator."),
+    train_ids: Path = typer.Option(
+        None, help="Table of the ids the model was trained on, where the calibrator reads it."
+    ),
+    kind: str = typer.Option(None, help="logits, log-probs or probs, where the calibrator does not know it."),
+    source: str = typer.Option(None, "--from", help="Engine that wrote the files: graphstorm, gigl, neo4j, kumo."),
+    columns: str = typer.Option("", help="Your columns' names, where they differ: id=paper,scores=pred."),
+    keep_scores: bool = typer.Option(False, help="Write the scores as well, beside the calibrated ones."),
+    engine: str = typer.Option("local", help="local (threads), process, or ray."),
+    workers: int = typer.Option(0, min=0, help="How many at once (default: one per core)."),
+    address: str = typer.Option(None, help="Address of a Ray cluster; without it, a local one for this command."),
+    json: bool = typer.Option(False, "--json", help="Print score.json instead of sentences."),
+) -> None:
+    """Calibrate a table of any size with a saved calibrator; given again after a kill, it goes on where it was.
+
+    Reads batches and writes whole files only. Rows, order, ids and other columns stay; scores become calibrated ones:
+
+        graphcal score out/calibrator.safetensors all-predictions/ --out scored/
+        graphcal score out/calibrator.safetensors preds/ --edges edges.parquet --engine ray --address auto --out scored/
+    """
+    from rich.console import Console
+
+    from graphcal.cli.column_names import column_names
+    from graphcal.cli.run import ProgressBar
+    from graphcal.tables.profiles import drift_text
+    from graphcal.tables.scoring import score as score_table
+
+    with ProgressBar(Console(stderr=True)) as report:
+        found = score_table(
+            calibrator, predictions, out, edges, train_ids, kind, source, column_names(columns), keep_scores, engine, workers,
+            address, report,
+        )  # fmt: skip
+    if json:
+        typer.echo(json_format.dumps(found))
+        return
+    kept = f", {found['kept']:,} of them kept from before" if found["kept"] else ""
+    typer.echo(f"{found['rows']:,} rows in {found['files']:,} files{kept}: {out}")
+    if "drift" in found:
+        typer.echo(drift_text(found["drift"]))

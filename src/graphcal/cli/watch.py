@@ -1,0 +1,90 @@
+"""``graphcal watch``: is a calibrator's promise still valid, drifting or expired? The exit code is the answer."""
+
+from __future__ import annotations
+
+import json as json_format
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from graphcal.decisions.watching import Watch
+
+EXIT = {"still valid": 0, "expired": 1, "drifting": 3}
+
+
+def watch(
+    calibrator: Path = typer.Argument(..., help="Calibrator saved with its reference: gc.save(..., reference=...)."),
+    predictions: Path = typer.Argument(
+        ..., help="Predictions as served, calibrated: a file or a folder (docs/decide.md)."
+    ),
+    time: str = typer.Option("", help="Column with a time, a date or a number that grows: windows are cut by it."),
+    labels: Path = typer.Option(None, help="Table of id and label, where labels have arrived in a file of their own."),
+    threshold: float = typer.Option(
+        None, help="Confidence from which nodes are decided, where the calibrator does not say it."
+    ),
+    max_error: float = typer.Option(
+        None, help="Promised share of errors among them, where the calibrator does not say it."
+    ),
+    classes: str = typer.Option("", help="Names of the classes in the order of the scores: a,b,c."),
+    kind: str = typer.Option("", help="logits, log-probs or probs, where the columns' names do not say it."),
+    json: bool = typer.Option(False, "--json", help="Print everything as JSON."),
+) -> None:
+    """Do predictions still look as they did when the calibrator was fitted, and does its promise hold?
+
+    Exit code 0: still valid. 1: expired, the promised risk is refuted by labels. 2: bad input. 3: drifting.
+
+        graphcal watch calibrator.safetensors today.parquet --time week
+    """
+    import pyarrow as pa
+
+    from graphcal.decisions.watching import watch as compare
+    from graphcal.persist import read_reference
+    from graphcal.tables.reading import read_table
+
+    reference = read_reference(calibrator)
+    if (threshold is None) != (max_error is None):
+        raise ValueError("a promise is a --threshold and a --max-error: give both or neither")
+    table = read_table(predictions, kind=kind or None, classes=classes or None, labels=labels)
+    column = None
+    if time:
+        rows = pa.concat_tables(
+            [table.source.read(shard) for shard in table.source.shards], promote_options="permissive"
+        )
+        if time not in rows.column_names:
+            raise ValueError(
+                f"{predictions}: no column {time!r} with the time; the columns are {', '.join(rows.column_names)}"
+            )
+        column = rows[time].to_numpy(zero_copy_only=False)
+    promise = None if threshold is None else {"threshold": threshold, "max_error": max_error}
+    found = compare(reference, table.log_probs, table.y, column, promise=promise)
+    if json:
+        typer.echo(json_format.dumps(found.to_dict()))
+    else:
+        _show(found)
+    raise typer.Exit(EXIT[found.status])
+
+
+def _show(found: Watch) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"[bold]{found.sentence}[/]")
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for title in ("window", "nodes", "confidence", "change: confidences", "classes", "labels", "accuracy", "slope", ""):
+        table.add_column(title, justify="left" if title in ("window", "") else "right", no_wrap=True)
+    for w in found.windows:
+        table.add_row(
+            w.name,
+            f"{w.nodes:,}",
+            f"{100 * w.confidence:.1f} %",
+            f"{w.changes[0].index:.2f}",
+            f"{w.changes[1].index:.2f}",
+            f"{w.labels:,}",
+            "–" if w.accuracy is None else f"{100 * w.accuracy:.1f} %",
+            "–" if w.slope is None else f"{w.slope.value:.2f}",
+            ", ".join(w.drifting),
+        )
+    console.print(table)

@@ -1,0 +1,101 @@
+"""Bounds on the errors of a set of nodes from the labels of a few of them. Exact, one-sided, no assumption on the nodes.
+
+Realised errors.  K nodes, E of them wrong; k drawn at random without replacement, e of those wrong. Whatever the nodes are,
+    e ~ Hypergeometric(K, E, k),        U = max{E : P(Hyp(K, E, k) <= e) > δ}
+holds E <= U with certainty 1 - δ. The only randomness is the draw: graph, model and labels are fixed.
+
+Future nodes.  The k nodes are independent draws from a source in which a share ρ is wrong (Clopper & Pearson 1934):
+    ρ <= Beta⁻¹(1 - δ; e + 1, k - e)   with certainty 1 - δ.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+from scipy.stats import beta, binom
+
+Array = NDArray[Any]
+TINY = 1e-12  # slack for sums of logarithms
+
+
+def log_choose(n: Array, k: Array) -> Array:
+    """log C(n, k); minus infinity where there is no such choice."""
+    possible = (k >= 0) & (k <= n)
+    safe_n, safe_k = np.where(possible, n, 0), np.where(possible, k, 0)
+    value = gammaln(safe_n + 1) - gammaln(safe_k + 1) - gammaln(safe_n - safe_k + 1)
+    return np.asarray(np.where(possible, value, -np.inf))
+
+
+def hypergeometric_cdf(e: Array, K: Array, E: Array, k: Array) -> Array:
+    """P(at most e wrong among k drawn from K nodes of which E are wrong), elementwise."""
+    e, K, E, k = np.broadcast_arrays(*(np.asarray(v, dtype=np.int64) for v in (e, K, E, k)))
+    found = np.ones(e.shape)
+    most = np.minimum(E, k)
+    open_ = e < most  # elsewhere it is certain
+    i = np.arange(int(e[open_].max()) + 1 if open_.any() else 1)  # (I,)
+    e, K, E, k = (v[open_][:, None] for v in (e, K, E, k))
+    with np.errstate(under="ignore"):
+        terms = np.exp(log_choose(E, i) + log_choose(K - E, k - i) - log_choose(K, k))  # (n, I)
+    found[open_] = np.where(i <= e, terms, 0.0).sum(axis=1)
+    return np.minimum(found, 1.0)
+
+
+def most_errors(e: Array, K: Array, k: Array, risk: float) -> Array:
+    """U: the largest number of wrong nodes among K that e wrong of k drawn ones do not contradict at level ``risk``."""
+    e, K, k = np.broadcast_arrays(*(np.asarray(v, dtype=np.int64) for v in (e, K, k)))
+    low, high = e.copy(), K - (k - e)  # possible numbers: e .. K - (k - e); the cdf falls with E
+    while (low < high).any():
+        middle = (low + high + 1) // 2
+        plausible = hypergeometric_cdf(e, K, middle, k) > risk
+        low, high = np.where(plausible, middle, low), np.where(plausible, high, middle - 1)
+    return np.asarray(low)
+
+
+def error_count_interval(e: int, K: int, k: int, certainty: float) -> tuple[int, int]:
+    """Two-sided interval of the number of wrong nodes among K of which k were drawn, e of them wrong."""
+    risk = (1 - certainty) / 2
+    high = int(most_errors(np.array([e]), np.array([K]), np.array([k]), risk)[0])
+    right = int(most_errors(np.array([k - e]), np.array([K]), np.array([k]), risk)[0])
+    return K - right, high
+
+
+def share_interval(hits: int, trials: int, certainty: float) -> tuple[float, float]:
+    """Clopper and Pearson's two-sided interval of a share."""
+    risk = (1 - certainty) / 2
+    low = 0.0 if hits == 0 else float(beta.ppf(risk, hits, trials - hits + 1))
+    high = 1.0 if hits == trials else float(beta.ppf(1 - risk, hits + 1, trials - hits))
+    return low, high
+
+
+def realised_certified(e: Array, K: Array, k: Array, max_error: float, risk: float) -> Array:
+    """Is U - e <= r (K - k)?  At most a share r of the K - k nodes that were not drawn is wrong, tested at level ``risk``.
+
+    U - e is above the limit exactly when e + floor(r (K - k)) + 1 wrong nodes are plausible: one cdf, no search.
+    """
+    allowed = np.floor(max_error * (K - k) + 1e-9).astype(np.int64)
+    E = e + allowed + 1
+    possible = K - (k - e) >= E  # else even all of the others being wrong is allowed
+    hopeless = e * K >= E * k  # more errors seen than such a set would show on average: not evidence against it
+    test = possible & ~hopeless & (k > 0)
+    found = ~possible
+    if test.any():
+        found[test] = hypergeometric_cdf(e[test], K[test], E[test], k[test]) <= risk + TINY
+    return np.asarray(found & (k < K))
+
+
+def future_certified(e: Array, k: Array, max_error: float, risk: float) -> Array:
+    """Is Clopper and Pearson's bound at most r?  The same as P(Binomial(k, r) <= e) <= risk."""
+    return np.asarray(binom.cdf(e, np.maximum(k, 1), max_error) <= risk + TINY) & (k > 0)
+
+
+def labels_needed(max_error: float, certainty: float) -> int:
+    """Labelled nodes above the threshold, none of them wrong, without which nothing can be certified: ln δ / ln(1 - r).
+
+    >>> labels_needed(0.05, 0.95), labels_needed(0.02, 0.95), labels_needed(0.01, 0.95)
+    (59, 149, 299)
+    """
+    return math.ceil(math.log(1 - certainty) / math.log(1 - max_error) - 1e-9)

@@ -1,0 +1,106 @@
+"""A budget of looks: which k nodes are most worth a person's time, and what will be found there.
+
+Without a named class the k least confident unlabelled nodes: they hold the most errors that confidence can point at. With one,
+the k nodes most probably of it. The cut is fixed without labels, so the intervals are exact for a random draw:
+    found        Σ (1 - conf), or Σ p_c, over the k nodes where the probabilities are honest; its interval from the labelled
+                 nodes beyond the same cut (hypergeometric, `bounds`)
+    precision    found / k
+    recall       share of all errors (members of the class) that lie beyond the cut: Clopper & Pearson on the labelled ones
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcal.decisions.approval import class_name, class_number, scores_of
+from graphcal.decisions.bounds import error_count_interval, share_interval
+from graphcal.decisions.decision import NOT_RANDOM, Interval
+from graphcal.decisions.masks import check_certify_labels, population_of
+from graphcal.metrics.inputs import check_log_probs
+
+
+@dataclass(frozen=True, eq=False)
+class Looks:
+    """The nodes to look at, most worthy first, and what to expect."""
+
+    nodes: Tensor = field(repr=False)  # (k,) node numbers
+    what: str  # "errors", or the name of the class
+    found: Interval  # number of them among the k nodes
+    recall: Interval | None  # share of all of them; None when no labelled node is one
+    certainty: float
+    random_draw: bool
+
+    @property
+    def precision(self) -> Interval:
+        k = len(self.nodes)
+        return Interval(self.found.value / k, self.found.low / k, self.found.high / k)
+
+    @property
+    def sentence(self) -> str:
+        kind = "errors" if self.what == "errors" else f"nodes of {self.what}"
+        share = "" if self.recall is None else f", {self.recall.text()} of all there are"
+        text = (
+            f"Looking at {len(self.nodes):,} nodes will find about {self.found.value:,.0f} {kind} "
+            f"({self.found.low:,.0f} to {self.found.high:,.0f}, {100 * self.certainty:g} % interval){share}."
+        )
+        return text if self.random_draw else f"{text} The interval is an estimate: {NOT_RANDOM}."
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "sentence": self.sentence,
+            "nodes": len(self.nodes),
+            "what": self.what,
+            "found": self.found.to_dict(),
+            "precision": self.precision.to_dict(),
+            "recall": None if self.recall is None else self.recall.to_dict(),
+            "certainty": self.certainty,
+            "random_draw": self.random_draw,
+        }
+
+
+def spend(
+    log_probs: Tensor,
+    y: Tensor,
+    certify: Tensor,
+    budget: int,
+    pool: Tensor | None = None,
+    positive: int | str | None = None,
+    names: Sequence[str] | None = None,
+    certainty: float = 0.95,
+    random_draw: bool = False,
+    fitted: Tensor | None = None,
+) -> Looks:
+    """The ``budget`` unlabelled nodes of the pool most worth a look; masks as in `graphcal.decide`.
+
+    >>> g = torch.Generator().manual_seed(0)
+    >>> conf = 1 - 0.5 * torch.rand(4000, generator=g) ** 3
+    >>> y = (torch.rand(4000, generator=g) > conf).long()
+    >>> log_probs = torch.stack([conf, 1 - conf], dim=1).log()
+    >>> looks = spend(log_probs, y, torch.arange(4000) < 500, budget=400, random_draw=True)
+    >>> print(looks.sentence)
+    Looking at 400 nodes will find about 168 errors (103 to 211, 95 % interval), 45 % (32 to 60) of all there are.
+    """
+    check_log_probs(log_probs)
+    population = population_of(certify, pool, fitted, len(log_probs))
+    check_certify_labels(y, certify, log_probs.shape[1])
+    target = class_number(positive, log_probs.shape[1], names)
+    conf, wrong = scores_of(log_probs, y, target)
+    worth, hit = (1 - conf, wrong) if target is None else (conf, ~wrong)
+    drawn, candidates = certify.numpy(), np.flatnonzero((population & ~certify).numpy())
+    if not 1 <= budget <= len(candidates):
+        raise ValueError(f"budget must lie in 1..{len(candidates)}, the unlabelled nodes of the pool; got {budget}")
+    nodes = candidates[np.argsort(-worth[candidates], kind="stable")[:budget]]
+    beyond = drawn & (worth >= worth[nodes[-1]])
+    seen, hits = int(beyond.sum()), int((beyond & hit).sum())
+    low, high = error_count_interval(hits, budget + seen, seen, certainty)
+    members = int((drawn & hit).sum())
+    recall = None if members == 0 else Interval(hits / members, *share_interval(hits, members, certainty))
+    found = Interval(float(worth[nodes].sum()), float(low - hits), float(high - hits))
+    name = "errors" if target is None else class_name(target, names)
+    return Looks(torch.from_numpy(nodes), name, found, recall, certainty, random_draw)

@@ -1,0 +1,92 @@
+"""Risk against coverage, as a person wants to read it: errors among the most confident part, and nodes decided by target.
+
+`risk_curve`   for growing parts of the pool: how many nodes, from which confidence, the share of errors among the labelled ones
+               with Clopper & Pearson's interval (of each part alone)
+`by_target`    for each error target on its own: how many nodes are certified
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from graphcal.decisions.approval import scores_of
+from graphcal.decisions.bounds import Array, share_interval
+from graphcal.decisions.masks import check_certify_labels, population_of
+from graphcal.decisions.thresholds import NestedSets, certified_set, nested_sets
+from graphcal.metrics.inputs import check_log_probs
+
+TARGETS = (0.005, *(k / 100 for k in range(1, 31)))
+
+
+@dataclass(frozen=True, eq=False)
+class RiskCurve:
+    """Errors of ever larger parts of the pool, and what is certified at each target."""
+
+    threshold: Array  # (T,) falling
+    coverage: Array  # (T,) share of the unlabelled nodes
+    nodes: Array  # (T,) unlabelled nodes
+    error: Array  # (T,) share of wrong ones among the labelled; nan where there is none
+    low: Array  # (T,) its interval
+    high: Array
+    targets: tuple[float, ...]
+    decided: tuple[int, ...]  # nodes certified at each target
+    total: int  # unlabelled nodes
+    certainty: float
+
+    def to_dict(self) -> dict[str, Any]:
+        def plain(values: Array, digits: int = 5) -> list[float | None]:
+            return [None if np.isnan(v) else round(float(v), digits) for v in values]
+
+        columns = {k: plain(getattr(self, k)) for k in ("threshold", "coverage", "error", "low", "high")}
+        return {
+            **columns,
+            "nodes": self.nodes.tolist(),
+            "targets": list(self.targets),
+            "decided": list(self.decided),
+            "total": self.total,
+            "certainty": self.certainty,
+        }
+
+
+def risk_curve(
+    log_probs: Tensor,
+    y: Tensor,
+    certify: Tensor,
+    pool: Tensor | None = None,
+    certainty: float = 0.95,
+    targets: Sequence[float] = TARGETS,
+    steps: int = 50,
+    fitted: Tensor | None = None,
+) -> RiskCurve:
+    """The curve of predictions by confidence; masks as in `graphcal.decide`."""
+    check_log_probs(log_probs)
+    population = population_of(certify, pool, fitted, len(log_probs))
+    check_certify_labels(y, certify, log_probs.shape[1])
+    arrays = (*scores_of(log_probs, y, None), certify.numpy(), population.numpy())
+    fine, coarse = nested_sets(*arrays), nested_sets(*arrays, steps=steps)
+    total = int((population & ~certify).sum())
+    k, e = coarse.labelled[0], coarse.wrong[0]
+    ends = np.array([share_interval(int(b), int(a), certainty) if a else (0.0, 1.0) for a, b in zip(k, e)])
+    return RiskCurve(
+        coarse.threshold,
+        coarse.unlabelled / total,
+        coarse.unlabelled,
+        np.where(k > 0, e / np.maximum(k, 1), np.nan),
+        ends[:, 0],
+        ends[:, 1],
+        tuple(targets),
+        tuple(by_target(fine, targets, 1 - certainty)),
+        total,
+        certainty,
+    )
+
+
+def by_target(sets: NestedSets, targets: Sequence[float], risk: float) -> list[int]:
+    """Unlabelled nodes certified at each target, each promised on its own."""
+    found = (certified_set(sets, target, risk) for target in targets)
+    return [0 if last is None else int(sets.unlabelled[last]) for last in found]

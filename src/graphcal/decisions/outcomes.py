@@ -1,0 +1,149 @@
+"""Everything that `graphcal decide` says of a table of predictions: the decision, the curve, looks, sets, and a row per node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcal.decisions.approval import approve, class_number
+from graphcal.decisions.bounds import Array, error_count_interval
+from graphcal.decisions.budget import Looks, spend
+from graphcal.decisions.curves import RiskCurve, risk_curve
+from graphcal.decisions.decision import Decision, Interval, Promise
+from graphcal.decisions.masks import random_split
+from graphcal.decisions.sets import PredictionSets, prediction_sets
+from graphcal.files import atomic_file
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The parts of the answer."""
+
+    log_probs: Tensor  # (N, C)
+    used: Tensor  # (N,) rows that trained or fitted
+    certify: Tensor  # (N,)
+    decision: Decision
+    curve: RiskCurve
+    looks: Looks | None
+    sets: PredictionSets | None
+    members: Interval | None  # of a named class among the unlabelled nodes
+    notes: tuple[str, ...]
+
+    @property
+    def answer(self) -> Literal["decided", "none", "too few labels"]:
+        if self.decision.num_approved:
+            return "decided"
+        return "none" if self.decision.plan is None else "too few labels"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "answer": self.answer,
+            **self.decision.to_dict(),
+            "curve": self.curve.to_dict(),
+            "budget": None if self.looks is None else self.looks.to_dict(),
+            "sets": None if self.sets is None else self.sets.to_dict(),
+            "members": None if self.members is None else self.members.to_dict(),
+        }
+
+    def states(self) -> Array:
+        """(N,) auto, review, labelled (it certified) or fitted."""
+        words = np.full(len(self.log_probs), "review", dtype=object)
+        for mask, word in ((self.used, "fitted"), (self.certify, "labelled"), (self.decision.approved, "auto")):
+            words[mask.numpy()] = word
+        return words
+
+    def write(self, path: str | Path, ids: Any, names: Sequence[str]) -> Path:
+        """A Parquet row per node: node, prediction, confidence, decision, and where asked for look (rank) and set."""
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        top, pred = self.log_probs.max(dim=1)
+        columns = {
+            "node": ids,
+            "prediction": pa.array([names[k] for k in pred.tolist()]),
+            "confidence": pa.array(top.double().exp().clamp(max=1).numpy()),
+            "decision": pa.array(self.states().tolist()),
+        }
+        if self.looks is not None:
+            rank = np.zeros(len(top), np.int64)
+            rank[self.looks.nodes.numpy()] = np.arange(1, len(self.looks.nodes) + 1)
+            columns["look"] = pa.array(rank, mask=rank == 0)
+        if self.sets is not None:
+            member = self.sets.members.numpy()
+            offsets = np.concatenate([[0], np.cumsum(member.sum(1))]).astype(np.int32)
+            values = pa.array(np.array(list(names), dtype=object)[np.nonzero(member)[1]].tolist(), pa.string())
+            columns["set"] = pa.ListArray.from_arrays(pa.array(offsets), values)
+        with atomic_file(path) as file:
+            pyarrow.parquet.write_table(pa.table(columns), file)
+        return Path(path)
+
+
+def decide_rows(
+    log_probs: Tensor,
+    y: Tensor,
+    used: Array | None = None,
+    names: Sequence[str] | None = None,
+    max_error: float = 0.05,
+    certainty: float = 0.95,
+    promise: str = "pool",
+    positive: str | None = None,
+    share: float = 1.0,
+    random_draw: bool = False,
+    budget: int | None = None,
+    coverage: float | None = None,
+    seed: int = 0,
+) -> Outcome:
+    """Rows with a label (y >= 0) that were not ``used`` certify, or a random ``share`` of them; all others are decided."""
+    fitted = torch.zeros(len(y), dtype=torch.bool) if used is None else torch.from_numpy(used)
+    labelled, notes = (y >= 0) & ~fitted, []
+    certify, complete = labelled, bool((labelled | fitted).all())
+    if not labelled.any():
+        raise ValueError(
+            "no row has a label and did not train or fit the model: there is nothing to certify a promise with"
+        )
+    if share < 1:
+        certify, _ = random_split(labelled, share, torch.Generator().manual_seed(seed))
+        random_draw = random_draw or complete
+        notes.append(f"{int(certify.sum()):,} of {int(labelled.sum()):,} labelled rows certify, drawn with seed {seed}")
+    elif complete:
+        raise ValueError(
+            f"every row has a label: nothing is left to decide. Draw {int(labelled.sum()) // 2:,} of them at random to certify "
+            "and see what happens to the rest: --certify 0.5"
+        )
+    if fitted.any():
+        notes.append(f"{int(fitted.sum()):,} rows that trained or fitted the model neither certify nor are decided")
+    else:
+        notes.append(
+            "taken for granted: no labelled row trained, stopped or calibrated the model; if some did, say --split"
+        )
+    masks: dict[str, Any] = {"certify": certify, "pool": ~fitted, "fitted": fitted}
+    terms: dict[str, Any] = {"certainty": certainty, "random_draw": random_draw, "positive": positive, "names": names}
+    decision = approve(log_probs, y, max_error=max_error, promise=cast(Promise, promise), **masks, **terms)
+    return Outcome(
+        log_probs,
+        fitted,
+        certify,
+        decision,
+        risk_curve(log_probs, y, **masks, certainty=certainty),
+        None if budget is None else spend(log_probs, y, budget=budget, **masks, **terms),
+        None if coverage is None else prediction_sets(log_probs, y, certify, coverage, fitted=fitted),
+        members_of(log_probs, y, certify, ~fitted, class_number(positive, log_probs.shape[1], names), certainty),
+        tuple(notes),
+    )
+
+
+def members_of(
+    log_probs: Tensor, y: Tensor, certify: Tensor, population: Tensor, target: int | None, certainty: float
+) -> Interval | None:
+    """How many unlabelled nodes are of a class: Σ p_c where probabilities are honest, the interval from the labels alone."""
+    if target is None:
+        return None
+    rest, hits = population & ~certify, int((y[certify] == target).sum())
+    low, high = error_count_interval(hits, int(population.sum()), int(certify.sum()), certainty)
+    return Interval(float(log_probs[rest, target].double().exp().sum()), float(low - hits), float(high - hits))

@@ -1,0 +1,121 @@
+"""The certified threshold: the largest set of confident nodes of which at most a share r is wrong, with certainty 1 - δ.
+
+Sets are nested: S(t) holds the nodes of the pool with confidence at least t; K nodes, k of them labelled, e of those wrong.
+    certified at t        U(t) - e(t) <= r (K(t) - k(t))             realised errors among the unlabelled nodes (`bounds`)
+                          Beta⁻¹(1 - δ; e + 1, k - e) <= r           future nodes of the same source
+Many thresholds are tested without a price by fixed-sequence testing (Angelopoulos et al. 2021, arXiv:2110.01052): in an order
+that is fixed without the labels, until the first failure. The error target is then broken with probability at most δ: that
+takes a certification at the first set, in this order, that breaks it.
+
+The order comes from confidence. With mean uncertainty u(t) = Σ (1 - conf) / K over the pool and n of N nodes labelled, about
+k' = n K / N labelled nodes will lie above t and e' = k' u of them be wrong. The walk starts where the predicted bound
+Beta⁻¹(1 - δ; e' + 1, k' - e') is furthest below r, and goes to larger sets. Nothing here depends on which nodes were drawn.
+
+Strata.  Nodes drawn at random within H strata of known size: a bound per stratum at level δ / H, added (union bound).
+    realised   Σ_h (U_h - e_h) <= r Σ_h (K_h - k_h)            future   Σ_h (K_h / K) Beta⁻¹(1 - δ/H; e_h + 1, k_h - e_h) <= r
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import betaincinv
+
+from graphcal.decisions.bounds import Array, future_certified, most_errors, realised_certified
+
+STEPS = 100  # sets that are tested, of equally many nodes more each
+
+
+@dataclass(frozen=True, eq=False)
+class NestedSets:
+    """Sets of ever more nodes by falling confidence, counted in each of H strata."""
+
+    threshold: Array  # (T,) falling
+    nodes: Array  # (H, T) K
+    labelled: Array  # (H, T) k
+    wrong: Array  # (H, T) e
+    uncertainty: Array  # (T,) mean of 1 - conf over the set
+    sampled: float  # share of the pool that is labelled
+
+    @property
+    def unlabelled(self) -> Array:  # (T,)
+        return np.asarray((self.nodes - self.labelled).sum(axis=0))
+
+
+def nested_sets(
+    conf: Array,
+    wrong: Array,
+    certify: Array,
+    pool: Array,
+    strata: Array | None = None,
+    held: Array | None = None,
+    steps: int = STEPS,
+) -> NestedSets:
+    """The sets of a pool (which holds the certification nodes), ``held`` nodes in none. ``wrong`` is read at ``certify`` only."""
+    inside = pool if held is None else pool & ~held
+    ordered = np.flatnonzero(inside)
+    ordered = ordered[np.argsort(-conf[ordered], kind="stable")]
+    score = conf[ordered]
+    number = np.zeros(len(ordered), np.int64) if strata is None else np.unique(strata[ordered], return_inverse=True)[1]
+    ends = np.unique(np.ceil(np.linspace(0, len(ordered), steps + 1)[1:]).astype(np.int64))
+    threshold = np.unique(score[ends - 1])[::-1]  # a threshold takes all nodes of equal confidence
+    ends = np.searchsorted(-score, -threshold, side="right")  # (T,) nodes with conf >= t
+    drawn = certify[ordered]
+    off = np.zeros(len(ordered), bool)
+    off[drawn] = wrong[ordered[drawn]]
+
+    def counted(flag: Array) -> Array:  # (H, T)
+        per = [np.cumsum(flag & (number == h))[ends - 1] for h in range(number.max(initial=0) + 1)]
+        return np.stack(per).astype(np.int64)
+
+    uncertainty = np.cumsum(1 - score)[ends - 1] / ends
+    share = certify.sum() / max(pool.sum(), 1)
+    return NestedSets(
+        threshold, counted(np.ones(len(ordered), bool)), counted(drawn), counted(off), uncertainty, float(share)
+    )
+
+
+def certified(sets: NestedSets, max_error: float, risk: float, future: bool = False) -> Array:
+    """(T,) bool: is this set certified, tested alone?"""
+    K, k, e = sets.nodes, sets.labelled, sets.wrong
+    if len(K) == 1 and future:
+        return future_certified(e[0], k[0], max_error, risk)
+    if len(K) == 1:
+        return realised_certified(e[0], K[0], k[0], max_error, risk)
+    level = risk / len(K)
+    if future:
+        bound = np.where(k > e, betaincinv(e + 1, np.maximum(k - e, 1), 1 - level), 1.0)
+        return np.asarray((K / K.sum(axis=0) * bound).sum(axis=0) <= max_error)
+    most = (most_errors(e, K, k, level) - e).sum(axis=0)
+    return np.asarray(most <= max_error * sets.unlabelled + 1e-9) & (sets.unlabelled > 0)
+
+
+def first_set(sets: NestedSets, max_error: float, risk: float) -> int:
+    """Where the walk starts: the predicted bound with the largest margin. Reads no label."""
+    k = np.maximum(sets.sampled * sets.nodes.sum(axis=0), 1e-9)
+    e = np.minimum(sets.uncertainty, 1 - 1e-9) * k
+    return int(np.argmax(max_error - betaincinv(e + 1, k - e, 1 - risk)))
+
+
+def walk(passed: Array, first: int) -> int | None:
+    """The last set certified in an unbroken row from ``first`` on; None when the first one fails."""
+    failures = np.flatnonzero(~passed[first:])
+    last = (len(passed) if len(failures) == 0 else first + int(failures[0])) - 1
+    return last if last >= first else None
+
+
+def certified_set(sets: NestedSets, max_error: float, risk: float, future: bool = False) -> int | None:
+    """Number of the largest certified set, None where none is."""
+    if sets.nodes.size == 0:
+        return None
+    return walk(certified(sets, max_error, risk, future), first_set(sets, max_error, risk))
+
+
+def with_more_labels(sets: NestedSets, factor: float) -> NestedSets:
+    """What ``factor`` times as many labels would show if errors came at the rates seen so far: a plan, not a promise."""
+    K, k = sets.nodes, sets.labelled
+    more = np.minimum(np.round(k * factor).astype(np.int64), K)
+    rate = np.where(k > 0, sets.wrong / np.maximum(k, 1), sets.uncertainty)
+    wrong = np.round(rate * more).astype(np.int64)
+    return NestedSets(sets.threshold, K, more, wrong, sets.uncertainty, min(1.0, sets.sampled * factor))

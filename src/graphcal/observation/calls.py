@@ -1,0 +1,160 @@
+"""How a model is called: its arguments from the data, by the names in its signature; its logits out of what it returns.
+
+    forward(x, edge_index)            data.x, data.edge_index
+    forward(x, edge_index, edge_weight=None, edge_attr=None)    these too, where the data has them
+    forward(x, adj_t)                 data.adj_t, or the transposed adjacency made from the edges
+    forward(data)                     the data itself
+    forward(x_dict, edge_index_dict)  of a HeteroData
+
+Labels and masks are never handed to a model.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data, HeteroData
+
+from graphcal.graphs import csr
+
+Graph = Data | HeteroData
+ALIASES = {
+    **dict.fromkeys(("features", "feature", "feats", "feat", "inputs", "input"), "x"),
+    **dict.fromkeys(("edges", "edge_list", "edge_indices"), "edge_index"),
+    **dict.fromkeys(("adj", "adjacency", "adj_mat", "a_hat"), "adj_t"),
+}
+WHOLE = ("data", "graph", "g", "batch")  # the name of a parameter that takes the whole graph
+NEVER = ("y", "train_mask", "val_mask", "test_mask")
+ADVICE = "pass call=lambda model, data: ... that calls it"
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments of one call of a model."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The module inside ``torch.compile`` or a data-parallel wrapper, whose signature and layers can be seen."""
+    while True:
+        inner = getattr(model, "_orig_mod", None)
+        if inner is None and isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
+            inner = model.module
+        if inner is None:
+            return model
+        model = inner
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """In evaluation mode, each module set back to its own mode afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def signature_of(model: nn.Module) -> dict[str, inspect.Parameter]:
+    """The named parameters of ``forward``."""
+    parameters = inspect.signature(unwrapped(model).forward).parameters
+    named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {name: parameter for name, parameter in parameters.items() if parameter.kind in named}
+
+
+def call_of(model: nn.Module, data: Graph) -> Call:
+    """The arguments for ``data``, by the names in the model's signature."""
+    parameters, name_of = signature_of(model), type(unwrapped(model)).__name__
+    required = [name for name, p in parameters.items() if p.default is p.empty]
+    if not parameters:  # forward(*args): the usual order is the only guess
+        return Call((data.x, data.edge_index), {})
+    kwargs: dict[str, Any] = {}
+    for name, parameter in parameters.items():
+        value = _argument(name, parameter, data, alone=required == [name])
+        if value is not None:
+            kwargs[name] = value
+        elif name in required:
+            raise ValueError(
+                f"{name_of}.forward({', '.join(parameters)}) needs {name!r}, which the data does not have "
+                f"({', '.join(map(str, data.keys()))}): {ADVICE}"
+            )
+    _warn_of_unused_weights(name_of, data, kwargs)
+    positional = [name for name, p in parameters.items() if p.kind is p.POSITIONAL_ONLY]
+    return Call(tuple(kwargs.pop(name) for name in positional), kwargs)
+
+
+def called(model: nn.Module, data: Graph) -> Any:
+    """What the model returns for ``data``."""
+    call = call_of(model, data)
+    return model(*call.args, **call.kwargs)
+
+
+def _argument(name: str, parameter: inspect.Parameter, data: Graph, alone: bool) -> Any:
+    if name in NEVER:
+        return None
+    wanted = ALIASES.get(name, name)
+    annotation = getattr(parameter.annotation, "__name__", str(parameter.annotation))
+    if annotation in ("Data", "HeteroData", "Batch", "BaseData") or (alone and name in WHOLE):
+        return data
+    if isinstance(data, HeteroData):
+        collected = data.collect(wanted.removesuffix("_dict"), allow_empty=True)
+        return collected or None
+    value = data.get(wanted)
+    if value is None and wanted == "adj_t" and data.get("edge_index") is not None:
+        source, target = data.edge_index
+        weight = data.get("edge_weight")
+        weight = torch.ones(len(source), device=source.device) if weight is None else weight
+        return csr(target, source, weight, (int(data.num_nodes), int(data.num_nodes)))
+    return value
+
+
+def _warn_of_unused_weights(name: str, data: Graph, kwargs: Mapping[str, Any]) -> None:
+    whole = any(value is data for value in kwargs.values())
+    if isinstance(data, HeteroData) or whole or data.get("edge_weight") is None:
+        return
+    if "edge_weight" not in kwargs and not {"adj_t", "adj", "adjacency", "adj_mat", "a_hat"} & set(kwargs):
+        warnings.warn(
+            f"data.edge_weight is not used: {name}.forward has no edge_weight. If the model was trained with it, {ADVICE}",
+            stacklevel=4,
+        )
+
+
+def picked(output: Any, pick: str | int | Callable[[Any], Tensor] | None, name: str) -> Tensor:
+    """The logits among what a model returned: the only tensor that can be, or what ``pick`` says."""
+    if callable(pick):
+        output = pick(output)
+    elif pick is not None:
+        try:
+            output = output[pick]
+        except (KeyError, IndexError, TypeError):
+            raise ValueError(f"pick={pick!r} is not in what {name} returned: {_described(output)}") from None
+    if isinstance(output, Tensor):
+        return output
+    entries = list(output.values()) if isinstance(output, Mapping) else output
+    if not isinstance(entries, Sequence):
+        raise ValueError(f"{name} returned {type(output).__name__}, not a tensor of logits (N, C): pick=, or {ADVICE}")
+    floating = [e for e in entries if isinstance(e, Tensor) and e.is_floating_point() and e.dim() in (1, 2)]
+    if isinstance(output, Mapping) and isinstance(output.get("logits"), Tensor):
+        floating = [output["logits"]]
+    if len(floating) != 1:
+        raise ValueError(f"{name} returned {_described(output)}: say which are the logits, pick='name' or pick=0")
+    return floating[0]
+
+
+def _described(output: Any) -> str:
+    entries = (
+        output.items() if isinstance(output, Mapping) else enumerate(output) if isinstance(output, tuple | list) else []
+    )
+    parts = [f"{k!r}: {tuple(v.shape) if isinstance(v, Tensor) else type(v).__name__}" for k, v in entries]
+    return f"{type(output).__name__}({', '.join(parts)})"

@@ -1,0 +1,117 @@
+"""The probability map: each node at its mixture of class corners, before and after calibration, small enough for a page.
+
+Classes sit on a circle; a node lies at Σ_c p_c corner_c, so a sure node is near a corner and a torn one in the middle. Two
+classes make a line: nodes are spread across it by their number. At most 20,000 nodes, sampled per stratum (part of the split ×
+predicted class) in proportion, at least one of each. Columns are little-endian integers, deflated, in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcal.graphs import structure
+
+Array = NDArray[Any]
+MOST_NODES, MOST_BYTES, NEIGHBOURS = 20_000, 400_000, 4
+NONE = 65535  # no neighbour, no label
+FIELDS = ("node", "x0", "y0", "x1", "y1", "conf0", "conf1", "pred0", "pred1", "label", "part", "hops", "degree")
+WIDE = ("node",)  # four bytes; the others have two
+
+
+def corners(classes: int) -> Array:
+    """(C, 2) on the unit circle, the first at the top."""
+    angle = np.pi / 2 - 2 * np.pi * np.arange(classes) / classes
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1) if classes > 2 else np.array([[-1.0, 0.0], [1.0, 0.0]])
+
+
+def places(log_probs: Tensor) -> Array:
+    """(N, 2) in -1..1."""
+    probs = log_probs.detach().double().exp().numpy()
+    found = probs @ corners(probs.shape[1])
+    if probs.shape[1] == 2:
+        found[:, 1] = (np.arange(len(probs)) * 0.6180339887) % 1.6 - 0.8  # spread evenly, the same before and after
+    return np.asarray(found)
+
+
+def sampled(strata: Array, most: int, seed: int = 0) -> Array:
+    """Numbers of at most ``most`` nodes, from every stratum in proportion, at least one of each."""
+    if len(strata) <= most:
+        return np.arange(len(strata))
+    rng, chosen = np.random.default_rng(seed), []
+    for stratum, count in zip(*np.unique(strata, return_counts=True)):
+        own = np.flatnonzero(strata == stratum)
+        chosen.append(rng.permutation(own)[: max(1, int(count * most / len(strata)) - 1)])
+    return np.sort(np.concatenate(chosen))[:most]
+
+
+def neighbour_table(edge_index: Array, nodes: Array, num_nodes: int) -> Array:
+    """(n, 4) places in ``nodes`` of up to four neighbours that are shown, `NONE` where there are fewer."""
+    place = np.full(num_nodes, NONE, np.int64)
+    place[nodes] = np.arange(len(nodes))
+    row, col = place[edge_index[0]], place[edge_index[1]]
+    both = (row != NONE) & (col != NONE)
+    row, col = row[both], col[both]
+    order = np.argsort(row, kind="stable")
+    row, col = row[order], col[order]
+    rank = np.arange(len(row)) - np.searchsorted(row, row)
+    table = np.full((len(nodes), NEIGHBOURS), NONE, np.int64)
+    few = rank < NEIGHBOURS
+    table[row[few], rank[few]] = col[few]
+    return table
+
+
+def node_map(before: Tensor, after: Tensor, graph: Data, most: int = MOST_NODES) -> dict[str, Any]:
+    """The map's record: sizes, and its columns packed."""
+    facts, classes = structure(graph), before.shape[1]
+    parts = np.zeros(len(before), np.int64)
+    for number, name in enumerate(("train_mask", "val_mask", "test_mask"), start=1):
+        if graph.get(name) is not None:
+            parts[graph[name].numpy()] = number
+    pred = after.argmax(dim=1).numpy()
+    nodes = sampled(parts * classes + pred, most)
+    (x0, y0), (x1, y1) = (places(lp)[nodes].T for lp in (before, after))
+    conf0, conf1 = (lp.double().max(dim=1).values.exp().clamp(max=1).numpy()[nodes] for lp in (before, after))
+    label = graph.y.numpy()[nodes]
+    columns = {
+        "node": nodes,
+        **{name: np.round((v + 1) / 2 * NONE) for name, v in zip(("x0", "y0", "x1", "y1"), (x0, y0, x1, y1))},
+        **{name: np.round(v * 1000) for name, v in zip(("conf0", "conf1"), (conf0, conf1))},
+        "pred0": before.argmax(dim=1).numpy()[nodes],
+        "pred1": pred[nodes],
+        "label": np.where(label < 0, NONE, label),
+        "part": parts[nodes],
+        "hops": np.where(facts.hops.numpy() < 0, NONE, facts.hops.numpy())[nodes],
+        "degree": np.minimum(facts.degree.numpy(), NONE)[nodes],
+    }
+    table = neighbour_table(facts.edge_index.numpy(), nodes, len(before))
+    packed = [np.asarray(columns[k]).astype("<u4" if k in WIDE else "<u2").tobytes() for k in FIELDS]
+    packed += [table[:, k].astype("<u2").tobytes() for k in range(NEIGHBOURS)]
+    squeezed = zlib.compressobj(9, zlib.DEFLATED, -15)
+    data = squeezed.compress(b"".join(packed)) + squeezed.flush()
+    if len(data) > MOST_BYTES and len(nodes) > 1000:
+        return node_map(before, after, graph, int(len(nodes) * 0.95 * MOST_BYTES / len(data)))
+    return {
+        "nodes": len(nodes),
+        "of": len(before),
+        "classes": classes,
+        "neighbours": NEIGHBOURS,
+        "data": base64.b64encode(data).decode(),
+    }
+
+
+def unpacked(record: dict[str, Any]) -> dict[str, Array]:
+    """The columns of a map's record, as the page reads them."""
+    raw, n, start = zlib.decompress(base64.b64decode(record["data"]), -15), record["nodes"], 0
+    found: dict[str, Array] = {}
+    for name in (*FIELDS, *(f"neighbour{k}" for k in range(record["neighbours"]))):
+        kind = np.dtype("<u4" if name in WIDE else "<u2")
+        found[name] = np.frombuffer(raw, kind, n, start).astype(np.int64)
+        start += n * kind.itemsize
+    return found

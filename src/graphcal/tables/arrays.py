@@ -1,0 +1,84 @@
+"""Scores in memory, whatever holds them: NumPy, torch, pandas, Arrow; and probabilities in the same container."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from graphcal.tables.blocks import both_classes, scores_of
+from graphcal.tables.classes import Classes, class_numbers, declared
+from graphcal.tables.kinds import Kind, kind_named, kind_of
+from graphcal.tables.layouts import Layout, find_layout
+
+WHERE = "scores"
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """Scores and labels as numbers."""
+
+    logits: Tensor  # (N, C)
+    y: np.ndarray  # (N,) -1 where there is no label
+    kind: Kind
+    classes: tuple[str, ...]
+    layout: Layout | None  # of tables
+
+
+def arrays_of(scores: Any, y: Any, kind: str | None, classes: Sequence[str] | None) -> Arrays:
+    names, layout = declared(classes), None
+    table = table_of(scores)
+    if table is not None:
+        layout = find_layout(table.schema, kind, None, {}, names, WHERE)
+        if layout.form not in ("wide", "list", "binary"):
+            raise ValueError(f"scores in the {layout.form} layout come from a file: graphcal.tables.reading.read_table")
+        block, name = scores_of(table, layout, WHERE), layout.kind
+    else:
+        if kind is None:
+            raise ValueError("an array does not say what it holds: give kind='logits', 'log-probs' or 'probs'")
+        name = kind_named(kind)
+        values = np.asarray(scores.detach().cpu() if isinstance(scores, torch.Tensor) else scores)
+        values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float32)
+        block = both_classes(values, name) if values.ndim == 1 else np.ascontiguousarray(values.T)
+        if block.ndim != 2 or len(block) < 2:
+            raise ValueError(
+                f"scores must be (N, C) with two classes or more, or (N,) of the second; got {values.shape}"
+            )
+    order = Classes(names, declared=True) if names else Classes.numbered(len(block))
+    if layout is not None and layout.names is not None:
+        order = Classes(layout.names, declared=names is not None)
+    if len(order.names) != len(block):
+        raise ValueError(f"scores for {len(block)} classes, but classes names {len(order.names)}")
+    what = kind_of(name, block, WHERE)
+    logits = torch.from_numpy(np.ascontiguousarray(what.logits(block, WHERE).T))
+    labels = y.detach().cpu().numpy() if isinstance(y, torch.Tensor) else np.asarray(y)
+    if labels.shape != (len(logits),):
+        raise ValueError(f"y must have shape ({len(logits)},) to match the scores, got {labels.shape}")
+    column = pa.array(labels.tolist() if labels.dtype == object else labels, from_pandas=True)
+    return Arrays(logits, class_numbers(column, order, "y", "y"), what, order.names, layout)
+
+
+def table_of(scores: Any) -> pa.Table | None:
+    """An Arrow table of an Arrow table or a data frame; None for an array."""
+    if isinstance(scores, pa.Table | pa.RecordBatch):
+        return scores if isinstance(scores, pa.Table) else pa.Table.from_batches([scores])
+    if type(scores).__module__.split(".")[0] == "pandas":
+        return pa.Table.from_pandas(scores, preserve_index=False)
+    return None
+
+
+def like(scores: Any, probs: Tensor, given: Arrays) -> Any:
+    """Probabilities (N, C) in the container of ``scores``."""
+    if isinstance(scores, torch.Tensor):
+        return probs
+    if table_of(scores) is None:
+        return probs.numpy()
+    columns = {f"prob_{name}": column for name, column in zip(given.classes, probs.numpy().T)}
+    if isinstance(scores, pa.Table | pa.RecordBatch):
+        return pa.table({name: np.ascontiguousarray(column) for name, column in columns.items()})
+    return type(scores)(columns, index=scores.index)  # a data frame

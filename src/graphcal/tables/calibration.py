@@ -1,0 +1,192 @@
+"""Calibrate predictions that are already there: arrays, data frames, Arrow tables, tables of files.
+
+    found = gc.calibrate(scores, y, kind="logits")
+    found.probs, found.calibration, found.measurement
+
+Half of the labelled rows are fitted on and the others measure, unless ``on`` says which. `gc.Study` does the fitting, so that no
+label of a measured row is seen before it is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcal.core import Calibration, FinalLayer, Outputs
+from graphcal.methods import CALIBRATORS
+from graphcal.metrics import Measurement
+from graphcal.study import Study
+from graphcal.tables.arrays import arrays_of, like
+from graphcal.tables.kinds import Kind
+from graphcal.tables.layouts import Layout
+from graphcal.tables.profiles import Profile
+from graphcal.tables.reading import PredictionTable
+from graphcal.tables.scorer import calibrated_columns, with_columns
+from graphcal.tables.splits import RowSplit, drawn
+from graphcal.tables.writing import write_table
+
+BINS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Calibrated:
+    """Calibrated predictions, and how well they did on labelled rows that were not fitted on."""
+
+    probs: Any  # (N, C) in the container that came: array, tensor, data frame or Arrow table
+    calibration: Calibration
+    measurement: Measurement
+    before: Measurement  # of the scores as they came
+    study: Study
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        before, after = self.before.ece, self.measurement.ece
+        return (
+            f"Calibrated({len(self.study.graph.y)} rows, {type(self.calibration).__name__}, ECE {100 * before:.2f} % -> "
+            f"{100 * after:.2f} % on {self.measurement.nodes} rows)"
+        )
+
+
+def calibrate(
+    scores: Any,
+    y: Any,
+    edges: Any = None,
+    on: Any = None,
+    calibrator: str = "auto",
+    kind: str | None = None,
+    classes: Sequence[str] | None = None,
+    seed: int = 0,
+) -> Calibrated:
+    """Calibrate scores (N, C) of any framework; the probabilities come back in the same kind of container.
+
+    ``scores`` is a NumPy array, a torch tensor, a pandas data frame or an Arrow table; ``kind`` is logits, log-probs or probs,
+    where columns do not say it by their names. ``y`` (N,) are class numbers or names, -1 or None where there is no label: leave
+    out the labels of rows the model was trained on. ``edges`` (2, E) are row numbers. ``on`` are the rows to fit on, as a mask or
+    as row numbers; without it half of the labelled rows are drawn with ``seed``.
+
+    >>> import numpy as np, graphcal as gc
+    >>> rng = np.random.default_rng(0)
+    >>> z = rng.standard_normal((2000, 3))
+    >>> y = (z + rng.gumbel(size=z.shape)).argmax(1)
+    >>> found = gc.calibrate(4 * z, y, kind="logits")  # four times too sure
+    >>> found.probs.shape, found.before.ece > 0.1, found.measurement.ece < 0.05
+    ((2000, 3), True, True)
+    """
+    given = arrays_of(scores, y, kind, classes)
+    split, note = chosen_rows(given.y, on, seed)
+    out = outputs_of(given.logits, given.y, split, edges_of(edges), None)
+    study = fit(out, [calibrator])
+    measured = study.measure(torch.from_numpy(split.test), BINS)
+    fitted = study.fitted[calibrator][0]
+    remember(fitted.calibration, fitted.log_probs, given.layout, given.kind, given.classes, split)
+    probs = like(scores, fitted.log_probs.exp(), given)
+    return Calibrated(probs, fitted.calibration, measured[calibrator], measured["none"], study, (note,) if note else ())
+
+
+def chosen_rows(y: np.ndarray, on: Any, seed: int) -> tuple[RowSplit, str]:
+    """The rows to fit on and, of the other labelled ones, to measure on."""
+    if on is None:
+        return drawn(y, seed)
+    rows = np.asarray(on)
+    val = np.zeros(len(y), dtype=bool)
+    if rows.dtype == bool and rows.shape != val.shape:
+        raise ValueError(f"on has {len(rows)} entries, but there are {len(y)} rows")
+    val[rows] = True
+    return RowSplit(np.zeros_like(val), val & (y >= 0), ~val & (y >= 0)), ""
+
+
+def edges_of(edges: Any) -> Tensor | None:
+    return None if edges is None else torch.as_tensor(np.asarray(edges), dtype=torch.long)
+
+
+def outputs_of(
+    logits: Tensor, y: np.ndarray, split: RowSplit, edge_index: Tensor | None, final: FinalLayer | None
+) -> Outputs:
+    """The predictions as what every calibrator takes. Labels of rows in no part are not used."""
+    masks = {f"{part}_mask": torch.from_numpy(getattr(split, part) & (y >= 0)) for part in ("val", "test")}
+    train = torch.from_numpy(split.train)
+    used = train | masks["val_mask"] | masks["test_mask"]
+    if not bool(masks["val_mask"].any()) or not bool(masks["test_mask"].any()):
+        lacking = "fit on (val)" if not bool(masks["val_mask"].any()) else "measure on (test)"
+        raise ValueError(f"there are no labelled rows to {lacking}: the split must have both")
+    train = train & torch.from_numpy(y >= 0)
+    labels = torch.where(used, torch.from_numpy(y), -torch.ones_like(torch.from_numpy(y)))
+    graph = Data(y=labels, train_mask=train, **masks, num_nodes=len(logits))
+    if edge_index is not None:
+        graph.edge_index = edge_index
+    return Outputs(logits, graph, final)
+
+
+def fit(out: Outputs, calibrators: Sequence[str]) -> Study:
+    """The uncalibrated scores and each calibrator, in one study."""
+    recipes = {name: CALIBRATORS[name]() for name in dict.fromkeys(["none", *calibrators])}
+    return Study.of([out], recipes, on=out.graph.val_mask)
+
+
+def remember(
+    calibration: Calibration,
+    log_probs: Tensor,
+    layout: Layout | None,
+    kind: Kind,
+    classes: tuple[str, ...],
+    split: RowSplit,
+) -> None:
+    """Let the calibration know what its table was like: `graphcal score` reads others the same way, and tells how they differ."""
+    fresh = torch.from_numpy(~split.train)
+    conf, pred = log_probs[fresh].exp().max(-1)
+    profile = Profile.of(conf.float().numpy(), pred.numpy(), len(classes))
+    table: dict[str, Any] = {"kind": kind.name, "digits": kind.digits, "classes": list(classes)}
+    if layout is not None:
+        columns = {role: name for role, name in layout.roles.items() if role in ("id", "prediction", "class", "scores")}
+        if layout.form in ("list", "binary") and len(layout.scores) == 1:
+            columns["scores"] = layout.scores[0]
+        table |= {"form": layout.form, "columns": columns}
+    calibration.fitted_on["table"] = {**table, "profile": profile.to_dict()}
+
+
+def remember_classes(calibration: Calibration, classes: tuple[str, ...]) -> None:
+    """Of a calibration that was fitted on a model's logits, not on a table."""
+    calibration.fitted_on["table"] = {"kind": "logits", "digits": None, "classes": list(classes)}
+
+
+def write_calibrated(table: PredictionTable, log_probs: Tensor, path: Path) -> Path:
+    """The rows of a table as they came, in their order, with calibrated columns added."""
+    probs = np.ascontiguousarray(log_probs.exp().float().numpy().T)  # (C, N)
+    pred = log_probs.argmax(-1).numpy().astype(np.int16)
+    return write_table(path, _with_calibrated(table, probs, pred))
+
+
+def _with_calibrated(table: PredictionTable, probs: np.ndarray, pred: np.ndarray) -> Iterator[pa.Table]:
+    tables, first = [table.source.read(shard) for shard in table.source.shards], 0
+    if table.layout.form == "long":  # the rows of an id may lie in several shards
+        tables = [pa.concat_tables(tables, promote_options="permissive")]
+    schema = pa.unify_schemas([t.schema for t in tables], promote_options="permissive")
+    for one in tables:
+        rows = slice(None) if table.layout.form == "long" else slice(first, first + one.num_rows)
+        added = calibrated_columns(one, table.layout, table.classes, probs[:, rows], pred[rows])
+        yield with_columns(one.select(schema.names).cast(schema), added)
+        first += one.num_rows
+
+
+def read_final_layer(path: str | Path) -> FinalLayer:
+    """The last linear layer from a safetensors file: ``weight`` (C, D) and, if it has one, ``bias`` (C,)."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError) as fault:
+        raise ValueError(f"{path} is not a readable safetensors file: {fault}") from None
+    names = {name.rsplit(".", 1)[-1]: name for name in tensors}
+    if "weight" not in names:
+        raise ValueError(f"{path}: expected tensors weight (C, D) and bias (C,), found {', '.join(tensors) or 'none'}")
+    bias = tensors[names["bias"]] if "bias" in names else None
+    return FinalLayer.from_weight(tensors[names["weight"]], bias)

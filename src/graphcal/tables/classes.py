@@ -1,0 +1,127 @@
+"""Class names, and labels as class numbers. An order is taken from numbers, from column names or from ``--classes``: never sorted
+from the labels that happen to occur.
+
+    columns numbered, labels numbers (also as text: '10' is ten)      class k is column k
+    columns numbered or a list, labels text                           --classes a,b,c in the order of the columns
+    columns named after the classes                                   by name
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+WHOLE = r"^[+-]?[0-9]{1,18}$"
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of a table, in the order of its scores."""
+
+    names: tuple[str, ...]
+    declared: bool = False  # by --classes: then numbers are places in it
+
+    @classmethod
+    def numbered(cls, count: int) -> Classes:
+        return cls(tuple(str(k) for k in range(count)))
+
+    @property
+    def are_numbers(self) -> bool:
+        """Named 0, 1, 2, ... in this order."""
+        return self.names == tuple(str(k) for k in range(len(self.names)))
+
+    def shown(self) -> str:
+        return ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
+
+
+def declared(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """--classes a,b,c as names, each once."""
+    if names is None:
+        return None
+    found = tuple(
+        canonical_name(name) for name in (names.split(",") if isinstance(names, str) else names) if str(name).strip()
+    )
+    if len(set(found)) != len(found) or len(found) < 2:
+        raise ValueError(f"--classes must name two classes or more, each once; got {', '.join(found) or 'none'}")
+    return found
+
+
+def canonical_name(value: object) -> str:
+    """A class's name as text: whole numbers without leading zeros."""
+    text = str(value).strip()
+    return str(int(text)) if re.match(WHOLE, text) else text
+
+
+def canonical(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str) -> pa.Array:
+    """Class names of a column as text, null where there is none: empty text, NaN and -1 count as none."""
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_boolean(column.type):
+        return pc.if_else(column, "True", "False")
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+        try:
+            column = column.cast(pa.int64())
+        except pa.ArrowInvalid:
+            example = next(v for v in column.to_pylist() if v is not None and v % 1)
+            raise ValueError(f"{where}: column {name!r} must hold class numbers or names, got {example}") from None
+    if pa.types.is_integer(column.type):
+        column = column.cast(pa.int64())
+        return pc.if_else(pc.equal(column, -1), pa.scalar(None, pa.int64()), column).cast(pa.string())
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_null(column.type)):
+        raise ValueError(f"{where}: column {name!r} must hold class numbers or names, found {column.type}")
+    text = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    text = pc.if_else(pc.or_(pc.equal(text, ""), pc.equal(text, "-1")), pa.scalar(None, pa.string()), text)
+    codes = text.dictionary_encode()
+    names = pa.array([canonical_name(v) for v in codes.dictionary.to_pylist()], pa.string())
+    return names.take(codes.indices) if len(names) else text
+
+
+def class_numbers(column: pa.ChunkedArray | pa.Array, classes: Classes, where: str | Path, name: str) -> np.ndarray:
+    """(N,) the place of each label among the classes, -1 where there is none."""
+    labels = canonical(column, where, name)
+    present = [v for v in pc.unique(labels).to_pylist() if v is not None]
+    known, names = set(classes.names), list(classes.names)
+    if not set(present) <= known:
+        if {v.lower() for v in present} <= {v.lower() for v in known} and len({v.lower() for v in known}) == len(known):
+            labels, names = pc.utf8_lower(labels), [v.lower() for v in names]  # true for True
+        elif classes.are_numbers and set(present) <= {"True", "False"} and len(names) == 2:
+            names = ["False", "True"]
+        elif classes.declared and not any(re.match(WHOLE, v) for v in names) and _within(present, len(names)):
+            names = [str(k) for k in range(len(names))]
+        else:
+            refuse(present, classes, where, name)
+    found = pc.fill_null(pc.index_in(labels, value_set=pa.array(names, pa.string())), -1)
+    numbers: np.ndarray = found.to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
+
+
+def _within(present: Sequence[str], count: int) -> bool:
+    return all(re.match(WHOLE, v) and 0 <= int(v) < count for v in present)
+
+
+def refuse(present: Sequence[str], classes: Classes, where: str | Path, name: str) -> None:
+    strange = sorted(set(present) - set(classes.names))
+    count = len(classes.names)
+    if classes.are_numbers:
+        numbers = [int(v) for v in strange if re.match(WHOLE, v)]
+        if len(numbers) == len(strange):
+            raise ValueError(f"{where}: labels must lie in 0..{count - 1}, got {max(numbers, key=abs)}")
+        raise ValueError(
+            f"{where}: column {name!r} holds names ({', '.join(strange[:4])}), but the scores are numbered 0..{count - 1}: which "
+            f"column is which class? Say --classes with the {count} names in the order of the scores, or name the columns after "
+            f"them (prob_{strange[0]})"
+        )
+    if all(re.match(WHOLE, v) for v in strange) and not any(re.match(WHOLE, v) for v in classes.names):
+        raise ValueError(
+            f"{where}: column {name!r} holds numbers ({', '.join(strange[:4])}), but the classes are {classes.shown()}: which "
+            f"number is which class? Say --classes with all {count} names, number 0 first"
+        )
+    raise ValueError(f"{where}: label {strange[0]!r} in column {name!r} is none of the classes {classes.shown()}")

@@ -1,0 +1,91 @@
+"""Calibration as a scikit-learn estimator: scores in, probabilities out.
+
+    CalibratedScores("ts", kind="logits").fit(scores, y).predict_proba(more_scores)
+
+X are the scores (n, C) of a classifier, not its features. Rows stand alone here: graph-aware calibrators need `gc.calibrate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+from torch_geometric.data import Data
+
+from graphcal.core import Outputs
+from graphcal.methods import CALIBRATORS
+from graphcal.tables.blocks import both_classes
+from graphcal.tables.columnar import calibrated_block
+from graphcal.tables.kinds import kind_named, kind_of
+
+
+class CalibratedScores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A calibrator of scores with ``fit``, ``predict_proba`` and ``predict``; works in cross-validation and pipelines.
+
+    Column k of X belongs to the k-th of ``classes``; without ``classes``, to the k-th of the sorted labels of y.
+
+    >>> import numpy as np
+    >>> from sklearn.model_selection import cross_val_score
+    >>> rng = np.random.default_rng(0)
+    >>> z = rng.standard_normal((500, 3))
+    >>> y = (z + rng.gumbel(size=z.shape)).argmax(1)
+    >>> scores = cross_val_score(CalibratedScores("ts", kind="logits"), 4 * z, y, scoring="neg_log_loss")
+    >>> bool(scores.mean() > -1)
+    True
+    """
+
+    def __init__(self, calibrator: str = "ts", kind: str = "probs", classes: Sequence[Any] | None = None) -> None:
+        self.calibrator = calibrator
+        self.kind = kind
+        self.classes = classes
+
+    def fit(self, X: Any, y: Any) -> CalibratedScores:
+        """Fit the calibrator on all rows."""
+        block, labels = self._block(X), np.asarray(y)
+        self.classes_ = np.unique(labels) if self.classes is None else np.asarray(self.classes)
+        if len(self.classes_) != len(block):
+            raise ValueError(
+                f"X has scores for {len(block)} classes, y has {len(self.classes_)}: name all of them, in the order of the "
+                "columns, with classes="
+            )
+        number = {value: k for k, value in enumerate(self.classes_.tolist())}
+        strange = sorted(set(labels.tolist()) - set(number))
+        if strange:
+            raise ValueError(f"label {strange[0]!r} is none of the classes {self.classes_.tolist()}")
+        targets = torch.tensor([number[value] for value in labels.tolist()])
+        self.kind_ = kind_of(kind_named(self.kind), block, "X")
+        logits = torch.from_numpy(np.ascontiguousarray(self.kind_.logits(block, "X").T))
+        everyone = torch.ones(len(targets), dtype=torch.bool)
+        out = Outputs(logits, Data(y=targets, val_mask=everyone, num_nodes=len(targets)))
+        self.calibration_ = CALIBRATORS[self.calibrator]().fit(out, on=everyone)
+        self.n_features_in_ = len(block)
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Calibrated probabilities."""  # (n, C)
+        check_is_fitted(self, "calibration_")
+        block = self._block(X)
+        if len(block) != len(self.classes_):
+            raise ValueError(
+                f"X has scores for {len(block)} classes, the calibrator was fitted on {len(self.classes_)}"
+            )
+        probs, _ = calibrated_block(self.calibration_, self.kind_.logits(block, "X"))
+        rows = probs.T.astype(np.float64)
+        normalised: np.ndarray = rows / rows.sum(1, keepdims=True)
+        return normalised
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of the highest probability."""  # (n,)
+        winners: np.ndarray = self.classes_[self.predict_proba(X).argmax(1)]
+        return winners
+
+    def _block(self, X: Any) -> np.ndarray:
+        values = np.asarray(X)
+        values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
+        if values.ndim == 1 or (values.ndim == 2 and values.shape[1] == 1):
+            return both_classes(values.reshape(-1), kind_named(self.kind))
+        return np.ascontiguousarray(values.T)

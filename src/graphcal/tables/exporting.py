@@ -1,0 +1,92 @@
+"""What a model said, as files that `graphcal calibrate` reads: the layout that PyG and DGL do not have.
+
+FOLDER/predictions.parquet        id, label, split, logit_<class> ...
+FOLDER/edges.parquet              src, dst, by id
+FOLDER/final_layer.safetensors    weight (C, D), bias (C,), where the final layer is known
+
+graphcal calibrate FOLDER/predictions.parquet --edges FOLDER/edges.parquet --final-layer FOLDER/final_layer.safetensors
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcal.core import Outputs
+from graphcal.files import write_atomically
+from graphcal.tables.layouts import Layout
+from graphcal.tables.scorer import calibrated_columns, with_columns
+from graphcal.tables.writing import write_table
+
+
+def export(out: Outputs, folder: str | Path) -> Path:
+    """Write what a model said to ``folder``; gives the path of the predictions.
+
+    >>> import tempfile, graphcal as gc
+    >>> data = gc.synthetic(300, seed=0)
+    >>> run = gc.train(data, training=gc.Training(epochs=5), seeds=[0])[0]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = gc.export(run.outputs, folder)
+    ...     sorted(file.name for file in path.parent.iterdir())
+    ['edges.parquet', 'final_layer.safetensors', 'predictions.parquet']
+    """
+    from safetensors.torch import save
+
+    folder = Path(folder)
+    write_table(folder / "predictions.parquet", [predictions_of(out)])
+    if out.graph.get("edge_index") is not None:
+        ids = ids_of(out.graph)
+        src, dst = (ids.take(pa.array(end)) for end in out.graph.edge_index.cpu().numpy())
+        write_table(folder / "edges.parquet", [pa.table({"src": src, "dst": dst})])
+    if out.final is not None:
+        tensors = {"weight": out.final.weight.contiguous().cpu(), "bias": out.final.bias.contiguous().cpu()}
+        write_atomically(folder / "final_layer.safetensors", save(tensors))
+    return folder / "predictions.parquet"
+
+
+def ids_of(graph: Data) -> pa.Array:
+    """The ids that nodes have in the graph's own files, else their numbers."""
+    ids = graph.get("node_ids")
+    return pa.array(np.arange(int(graph.num_nodes)) if ids is None else np.asarray(ids).tolist())
+
+
+def class_names_of(graph: Data, count: int) -> tuple[str, ...]:
+    names = graph.get("class_names")
+    return tuple(str(k) for k in range(count)) if names is None else tuple(str(name) for name in names)
+
+
+def predictions_of(out: Outputs) -> pa.Table:
+    """id, label, split and logits of every node."""
+    graph, names = out.graph, class_names_of(out.graph, out.num_classes)
+    columns: dict[str, Any] = {"id": ids_of(graph)}
+    if graph.get("y") is not None:
+        known = pa.array(names).take(pa.array(np.maximum(graph.y.cpu().numpy(), 0)))
+        columns["label"] = _where(graph.y.cpu() >= 0, known)
+    if any(graph.get(f"{part}_mask") is not None for part in ("train", "val", "test")):
+        words = np.full(out.num_nodes, "", dtype=object)
+        for part in ("train", "val", "test"):
+            if graph.get(f"{part}_mask") is not None:
+                words[graph[f"{part}_mask"].cpu().numpy()] = part
+        columns["split"] = pa.array(words.tolist())
+    logits = out.logits.detach().float().cpu().numpy()
+    return pa.table(columns | {f"logit_{name}": np.ascontiguousarray(logits[:, k]) for k, name in enumerate(names)})
+
+
+def _where(mask: Tensor, values: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
+
+    return pc.if_else(pa.array(mask.numpy()), values, pa.scalar(None, values.type))
+
+
+def calibrated_table(out: Outputs, log_probs: Tensor) -> pa.Table:
+    """What a model said, with its calibrated probabilities."""
+    names = class_names_of(out.graph, out.num_classes)
+    probs = np.ascontiguousarray(log_probs.exp().float().cpu().numpy().T)
+    table = predictions_of(out)
+    layout = Layout("wide", "logits", tuple(f"logit_{name}" for name in names))
+    return with_columns(table, calibrated_columns(table, layout, names, probs, probs.argmax(0).astype(np.int16)))

@@ -1,0 +1,123 @@
+"""What scores are: logits, log-probabilities or probabilities. Declared, or said by a column's name; never guessed.
+
+All become logits, blocks (C, n) with the classes along the first axis:
+    logits       as they are
+    log-probs    as they are; -inf becomes log(floor)
+    probs        log(p), after a check that p >= 0 and that rows sum to 1 within rounding; exact zeros become the floor
+
+*Rounding.* Probabilities that are all whole multiples of 10^-d (d <= 6) are a table rounded to d digits. Its rows may miss 1 by
+half a digit per class, and a zero in it stands for something below half a digit: floor = 10^-d / 4. In tables that are not
+rounded rows may miss 1 by 0.001, and the floor is 1e-12. What was found when a calibrator is fitted goes with it, so that
+scoring treats a zero as fitting did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+KINDS = ("logits", "log-probs", "probs")
+FLOOR = 1e-12
+TOLERANCE = 1e-3  # |Σ p - 1| allowed in a table that is not rounded
+ROUNDING = 1e-6  # below zero: 1 - p of a p that float32 has rounded up
+MOST_DIGITS = 6
+SAMPLE = 20_000  # rows looked at for rounding
+
+Array = NDArray[Any]
+
+
+def kind_named(kind: str) -> str:
+    """The kind by its name; prob, log_prob and logit are the words of column names."""
+    found = kind.lower().replace("_", "-")
+    found = found if found.endswith("s") else found + "s"
+    if found not in KINDS:
+        raise ValueError(f"unknown kind of scores {kind!r}; choose one of {', '.join(KINDS)}")
+    return found
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the scores of a table are; ``digits`` is what probabilities are rounded to, None where they are not."""
+
+    name: str
+    digits: int | None = None
+
+    @property
+    def floor(self) -> float:
+        """What an exact zero stands for."""
+        return FLOOR if self.digits is None else 10.0**-self.digits / 4
+
+    def tolerance(self, classes: int) -> float:
+        """By how much a row of probabilities may miss 1."""
+        return TOLERANCE if self.digits is None else max(TOLERANCE, 0.5 * classes * 10.0**-self.digits + 1e-6)
+
+    def logits(self, scores: Array, where: str | Path, first_row: int = 0) -> Array:
+        """Logits (C, n) of a block of scores (C, n); ``first_row`` is where the block lies in its file."""
+        if self.name == "probs":
+            return self._log(scores, where, first_row)
+        if self.name == "log-probs":
+            self._refuse(np.isnan(scores).any(0) | (scores > 1e-3).any(0), scores, where, first_row)
+            floored: Array = np.maximum(scores, np.log(scores.dtype.type(self.floor)))
+            return floored
+        self._refuse(~np.isfinite(scores).all(0), scores, where, first_row)
+        return scores
+
+    def refuse_missing(self, columns: Sequence[Array], where: str | Path, first_row: int) -> None:
+        """Refuse C columns (n,) of logits one of which is not a finite number; one sum per column tells."""
+        for column in columns:
+            with np.errstate(over="ignore", invalid="ignore"):
+                fine = np.isfinite(column.sum(dtype=np.float64))
+            if not fine:
+                self._refuse(~np.isfinite(column), np.stack(columns), where, first_row)
+
+    def _log(self, probs: Array, where: str | Path, first_row: int) -> Array:
+        total = probs.sum(0)
+        with np.errstate(invalid="ignore"):
+            off = ~(np.abs(total - 1) <= self.tolerance(len(probs))) | ~(probs.min(0) >= -ROUNDING)
+        self._refuse(off, probs, where, first_row)
+        logs: Array = np.log(np.maximum(probs, probs.dtype.type(self.floor)))
+        return logs
+
+    def _refuse(self, wrong: Any, scores: Array, where: str | Path, first_row: int) -> None:
+        if not wrong.any():
+            return
+        at = int(wrong.argmax())
+        row, values = first_row + at, scores[:, at]
+        if not np.isfinite(values).all() and (self.name != "log-probs" or np.isnan(values).any()):
+            raise ValueError(f"{where}: row {row} has a score ({self.name}) that is not a number")
+        if self.name == "log-probs":
+            raise ValueError(f"{where}: log-probabilities of row {row} must be 0 or less, got {values.max():.4g}")
+        raise ValueError(
+            f"{where}: probabilities of row {row} must lie in 0..1 and sum to 1, they sum to {values.sum():.4g}"
+            + (f" (the table is rounded to {self.digits} digits)" if self.digits is not None else "")
+        )
+
+
+def kind_of(name: str, scores: Array, where: str | Path) -> Kind:
+    """The kind with the rounding of these scores (C, n)."""
+    if name != "probs":
+        return Kind(name)
+    digits = digits_of(scores[:, :SAMPLE])
+    if digits == 0:
+        raise ValueError(
+            f"{where}: every probability is 0 or 1: these are predictions without confidence, which no calibration can add. "
+            "Write the softmax of the logits instead"
+        )
+    return Kind(name, digits)
+
+
+def digits_of(probs: Array) -> int | None:
+    """To how many digits the probabilities are rounded; None where they are not."""
+    wide = probs.astype(np.float64)
+    for digits in range(MOST_DIGITS + 1):
+        scaled = wide * 10.0**digits
+        close = max(1e-6, 10.0**digits * 2 * float(np.finfo(probs.dtype).eps))
+        with np.errstate(invalid="ignore"):
+            if (np.abs(scaled - np.round(scaled)) <= close).all():
+                return digits
+    return None

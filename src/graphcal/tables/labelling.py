@@ -1,0 +1,102 @@
+"""What is known of rows beside their scores: the label and the part of the split, from the table itself or from other files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from graphcal.tables.classes import Classes, class_numbers
+from graphcal.tables.joining import match_ids, plain_ids
+from graphcal.tables.layouts import Layout, roles_of
+from graphcal.tables.shards import read_shard, shards_of
+from graphcal.tables.splits import RowSplit, from_file, from_words, placed
+
+
+def labels_and_split(
+    rows: pa.Table, layout: Layout, order: Classes, where: str | Path, columns: Mapping[str, str]
+) -> tuple[np.ndarray | None, RowSplit | None]:
+    """What a table says itself."""
+    roles = layout.roles
+    if "label" in columns and "label" not in roles:
+        raise ValueError(
+            f"{where}: no column {columns['label']!r} with the labels; the columns are {', '.join(rows.column_names)}"
+        )
+    y = class_numbers(rows[roles["label"]], order, where, roles["label"]) if "label" in roles else None
+    return y, from_words(rows[roles["split"]], where, roles["split"]) if "split" in roles else None
+
+
+def table_of(path: str | Path) -> pa.Table:
+    return pa.concat_tables([read_shard(shard) for shard in shards_of(path)], promote_options="permissive")
+
+
+def joined_labels(
+    path: Path, ids: pa.Array, has_ids: bool, order: Classes, columns: Mapping[str, str]
+) -> tuple[np.ndarray, RowSplit | None, list[str]]:
+    """Labels and split from a file of their own, and what did not fit."""
+    table = table_of(path)
+    roles = roles_of(table.column_names, columns, path)
+    if "label" not in roles or ("id" not in roles) == has_ids:
+        lacking = "label" if "label" not in roles else "id"
+        raise ValueError(
+            f"{path}: no column for the {lacking}; the columns are {', '.join(table.column_names)}. Name yours: --columns "
+            f"{lacking}=NAME"
+            if lacking == "label" or has_ids
+            else f"{path} has ids, but the predictions have none: name their column with --columns id=NAME"
+        )
+    labels = class_numbers(table[roles["label"]], order, path, roles["label"])
+    parts = from_words(table[roles["split"]], path, roles["split"]) if "split" in roles else None
+    if not has_ids:
+        if len(labels) != len(ids):
+            raise ValueError(
+                f"{path}: {len(labels)} labels for {len(ids)} rows of predictions, and no ids to join them by"
+            )
+        return labels, parts, []
+    found = match_ids(ids, plain_ids(table[roles["id"]], path, roles["id"]), path)
+    y = np.where(found.rows >= 0, labels[found.rows], -1)
+    notes = [f"{found.missing:,} of {len(ids):,} rows have no label in {path.name}"] if found.missing else []
+    if found.unknown:
+        notes.append(f"{found.unknown:,} labels are of ids without a prediction (first: {found.example!r})")
+    return y, None if parts is None else placed(parts, found.rows), notes
+
+
+def chosen_split(
+    split: str | Path,
+    rows: pa.Table,
+    parts: RowSplit | None,
+    ids: pa.Array,
+    y: np.ndarray | None,
+    labels: str | Path | None,
+    columns: Mapping[str, str],
+) -> tuple[RowSplit | None, list[str]]:
+    """The split of a column of the predictions, of a column of the labels, or of a file of ids."""
+    if str(split) in rows.column_names:
+        return from_words(rows[str(split)], "the predictions", str(split)), []
+    if labels is not None:
+        table = table_of(labels)
+        if str(split) in table.column_names:
+            roles = roles_of(table.column_names, columns, labels)
+            found = from_words(table[str(split)], labels, str(split))
+            if "id" not in roles:
+                return found, []
+            others = plain_ids(table[roles["id"]], labels, roles["id"])
+            return placed(found, match_ids(ids, others, labels).rows), []
+    if Path(split).exists():
+        return from_file(Path(split), ids, np.full(len(ids), -1) if y is None else y)
+    raise ValueError(f"--split {split}: neither a column ({', '.join(rows.column_names)}) nor a file of ids")
+
+
+def label_names(
+    tables: Sequence[pa.Table], layout: Layout, labels: str | Path | None, columns: Mapping[str, str] | None
+) -> list[pa.ChunkedArray]:
+    """The labels that occur, for layouts whose scores do not say how many classes there are."""
+    if layout.form != "top-label":
+        return []
+    found = [table[layout.roles["label"]] for table in tables if "label" in layout.roles]
+    if labels is not None:
+        table = table_of(labels)
+        role = roles_of(table.column_names, columns or {}, labels).get("label")
+        found += [table[role]] if role else []
+    return found

@@ -1,0 +1,188 @@
+"""Which columns of a table hold what: five layouts, told by the columns' names.
+
+    wide        a column per class    prob_0, logit_3, log_prob_cat, calibrated_prob_2, cat_PROB; or the class names, with --kind
+    list        one list per row      probs, logits, log_probs; any list column with --kind; in CSV text joined by ';'
+    long        a row per id, class   class, and prob, logit, log_prob; or score with --kind
+    top-label   the winner alone      prediction and confidence
+    binary      one number per row    prob, logit, log_prob of the second class; or score with --kind
+
+Where a table holds calibrated scores (calibrated_...) beside others, the calibrated ones are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from graphcal.tables.classes import canonical_name
+from graphcal.tables.kinds import kind_named
+
+LAYOUTS = ("wide", "list", "long", "top-label", "binary")
+ROLES = {  # what a column is for, and the names it is known by; a name of your own is given by --columns role=name
+    "id": ("id", "nid", "node_id", "nodeid", "entity", "n_id", "node"),
+    "label": ("label", "y", "true_label", "labels"),
+    "split": ("split",),
+    "prediction": ("prediction", "predictedclass", "predicted_class", "predicted", "pred", "target_pred", "y_pred"),
+    "confidence": ("calibrated_confidence", "confidence", "conf"),
+    "class": ("class",),
+    "source": ("src", "source", "src_nid", "source_id", "from"),
+    "target": ("dst", "target", "dst_nid", "target_id", "to"),
+    "scores": (),
+}
+KIND_WORDS = {"log_prob": "log-probs", "logprob": "log-probs", "prob": "probs", "logit": "logits"}
+_WORDS = "|".join(KIND_WORDS)
+PREFIXED = re.compile(rf"(calibrated_)?({_WORDS})_(.+)", re.IGNORECASE)
+SUFFIXED = re.compile(rf"(.+?)_({_WORDS})", re.IGNORECASE)
+WHOLE_ROW = re.compile(rf"(calibrated_)?({_WORDS})s", re.IGNORECASE)
+ONE_NUMBER = re.compile(rf"(calibrated_)?({_WORDS}|score)", re.IGNORECASE)
+OPPOSITE = {"True": "False", "true": "false", "TRUE": "FALSE", "1": "0"}  # of the class a single column is named after
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a table's columns hold."""
+
+    form: str
+    kind: str
+    scores: tuple[str, ...]  # the columns of scores, in the order of the classes
+    names: tuple[str, ...] | None = None  # of the classes, where the columns say them
+    roles: Mapping[str, str] = field(default_factory=dict)  # role -> column
+
+
+def roles_of(names: list[str], given: Mapping[str, str], where: str | Path) -> dict[str, str]:
+    """Which column has which role: as given, else by the names a role is known by."""
+    unknown = sorted(set(given) - set(ROLES))
+    if unknown:
+        raise ValueError(f"--columns: unknown role {unknown[0]!r}; choose among {', '.join(ROLES)}")
+    by_lower = {name.lower(): name for name in reversed(names)}
+    found = {}
+    for role, known in ROLES.items():
+        if role in given:
+            if given[role] in names:
+                found[role] = given[role]
+        else:
+            match = next((by_lower[name] for name in known if name in by_lower), None)
+            if match is not None:
+                found[role] = match
+    return found
+
+
+def find_layout(
+    schema: pa.Schema,
+    kind: str | None = None,
+    form: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    classes: tuple[str, ...] | None = None,
+    where: str | Path = "the table",
+) -> Layout:
+    """The layout of a table, or a refusal that says what would do."""
+    if form is not None and form not in LAYOUTS:
+        raise ValueError(f"unknown layout {form!r}; choose one of {', '.join(LAYOUTS)}")
+    kind = None if kind is None else kind_named(kind)
+    roles = roles_of(schema.names, columns or {}, where)
+    found = [layout for layout in _possible(schema, kind, roles, classes, where) if form in (None, layout.form)]
+    calibrated = [layout for layout in found if layout.scores[0].lower().startswith("calibrated_")]
+    found = calibrated or found
+    if len(found) > 1 and kind is not None:
+        found = [layout for layout in found if layout.kind == kind]
+    if len(found) != 1:
+        what = "none of them" if not found else " and ".join(_described(layout) for layout in found)
+        raise ValueError(
+            f"{where}: expected columns prob_0.., logit_0.. or log_prob_0.. (or one list column probs, logits, log_probs; or "
+            f"class with prob; or prediction with confidence; or one column prob), found {what}; the columns are "
+            f"{', '.join(schema.names)}. --kind {'|'.join(('logits', 'log-probs', 'probs'))} says what a column without such a "
+            "name holds, --columns scores=NAME which one it is"
+        )
+    layout = found[0]
+    if not layout.kind:
+        raise ValueError(
+            f"{where}: the column {layout.scores[0]!r} does not say what it holds; say --kind logits, log-probs or probs"
+        )
+    return layout
+
+
+def _described(layout: Layout) -> str:
+    return layout.scores[0] if len(layout.scores) == 1 else f"{layout.scores[0]}.."
+
+
+def _possible(
+    schema: pa.Schema, kind: str | None, roles: dict[str, str], classes: tuple[str, ...] | None, where: str | Path
+) -> list[Layout]:
+    """Every layout that the columns' names allow; a kind of '' is one that nobody has said."""
+    found = []
+    named = roles.get("scores")
+    by_class = {canonical_name(name): name for name in schema.names}
+    if named is None:
+        wide = _wide(schema, roles, where)
+        found += wide
+        if not wide and classes and kind and all(c in by_class for c in classes):
+            found.append(Layout("wide", kind, tuple(by_class[c] for c in classes), classes, roles))
+    for name in [named] if named else schema.names:
+        word = WHOLE_ROW.fullmatch(name)
+        said = KIND_WORDS[word[2].lower()] if word else kind or ""
+        if is_list(schema.field(name).type) and (word or named or (name not in roles.values() and kind)):
+            found.append(Layout("list", said, (name,), None, roles))
+        elif named is None and pa.types.is_string(schema.field(name).type) and word:
+            found.append(Layout("list", said, (name,), None, roles))  # joined by ';'
+    lists = [n for n in schema.names if is_list(schema.field(n).type) and n in roles.values() and kind]
+    if not found and len(lists) == 1:  # GraphStorm calls its list `pred`
+        found.append(Layout("list", kind or "", (lists[0],), None, {r: n for r, n in roles.items() if n != lists[0]}))
+    if found:
+        return found
+    for name in [named] if named else schema.names:
+        word = ONE_NUMBER.fullmatch(name)
+        numeric = is_number(schema.field(name).type)
+        if not (word or named):
+            continue
+        said = (KIND_WORDS.get(word[2].lower()) if word else None) or kind or ""
+        if numeric and {"class", "id"} <= set(roles):
+            found.append(Layout("long", said, (name,), None, roles))
+        elif numeric:
+            found.append(Layout("binary", said, (name,), None, roles))
+        elif named and pa.types.is_string(schema.field(name).type):
+            found.append(Layout("list", said, (name,), None, roles))
+    if not found and {"prediction", "confidence"} <= set(roles):
+        found.append(Layout("top-label", "probs", (roles["confidence"],), None, roles))
+    return found
+
+
+def _wide(schema: pa.Schema, roles: dict[str, str], where: str | Path) -> list[Layout]:
+    """Groups of columns per kind, each a wide layout; a single <class>_PROB is a binary one."""
+    groups: dict[tuple[str, bool], dict[str, str]] = {}
+    for name in schema.names:
+        start, end = PREFIXED.fullmatch(name), SUFFIXED.fullmatch(name)
+        if start:
+            group = groups.setdefault((KIND_WORDS[start[2].lower()], bool(start[1])), {})
+            group[canonical_name(start[3])] = name
+        elif end and not ONE_NUMBER.fullmatch(name):
+            groups.setdefault((KIND_WORDS[end[2].lower()], False), {})[canonical_name(end[1])] = name
+    found = []
+    for (kind, _), group in groups.items():
+        numbers = [c for c in group if c.isdigit()]
+        if len(numbers) == len(group):
+            last = max(map(int, numbers))
+            if last >= len(group):
+                gap = next(k for k in range(last) if str(k) not in group)
+                any_name = group[str(last)]
+                missing = any_name[: any_name.rindex(str(last))] + str(gap)
+                raise ValueError(f"{where}: column {missing} is missing; there is {any_name}")
+            ordered = tuple(group[str(k)] for k in range(len(group)))
+            found.append(Layout("wide", kind, ordered, None, roles))
+        elif len(group) == 1 and SUFFIXED.fullmatch(next(iter(group.values()))):
+            ((positive, name),) = group.items()
+            found.append(Layout("binary", kind, (name,), (OPPOSITE.get(positive, f"not {positive}"), positive), roles))
+        else:
+            found.append(Layout("wide", kind, tuple(group.values()), tuple(group), roles))
+    return found
+
+
+def is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind))

@@ -1,0 +1,103 @@
+"""The two layouts whose rows are not yet rows of scores: long (a row per id and class) and top-label (the winner alone).
+
+*Top-label.* With the confidence p of the predicted class alone, the others share 1 - p evenly: log p, and log((1-p)/(C-1)) for
+each. Accuracy and calibration error of the confidence are then exact; NLL and Brier score take the other classes for equal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from graphcal.tables.blocks import numbers_of
+from graphcal.tables.classes import WHOLE, Classes, canonical, class_numbers
+from graphcal.tables.joining import plain_ids
+from graphcal.tables.layouts import Layout
+
+
+def sorted_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Numbers by value, text by name: either way a label finds its class by name."""
+    whole = all(re.match(WHOLE, name) for name in names)
+    return tuple(sorted(names, key=int) if whole else sorted(names))
+
+
+def long_codes(table: pa.Table, layout: Layout, order: Classes, where: str | Path) -> tuple[np.ndarray, np.ndarray]:
+    """(M,) which prediction and which class each row is about; predictions in the order in which their ids appear."""
+    name = layout.roles["id"]
+    row = plain_ids(table[name], where, name).dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    label = class_numbers(table[layout.roles["class"]], order, where, layout.roles["class"])
+    return row.astype(np.int64), label
+
+
+def long_block(
+    table: pa.Table, layout: Layout, names: tuple[str, ...] | None, where: str | Path
+) -> tuple[np.ndarray, Classes]:
+    """Scores (C, N) of a long table, and its classes."""
+    present = [
+        v for v in pc.unique(canonical(table[layout.roles["class"]], where, "class")).to_pylist() if v is not None
+    ]
+    order = Classes(names, declared=True) if names is not None else Classes(sorted_names(present))
+    row, label = long_codes(table, layout, order, where)
+    if (label < 0).any():
+        raise ValueError(f"{where}: row {int((label < 0).argmax())} has no class in column {layout.roles['class']!r}")
+    count, rows = len(order.names), int(row.max()) + 1
+    seen = np.bincount(row * count + label, minlength=rows * count)
+    if (seen != 1).any():
+        at = int((seen != 1).argmax())
+        entity = pc.unique(table[layout.roles["id"]])[at // count].as_py()
+        raise ValueError(
+            f"{where}: id {entity!r} has {seen[at]} scores for class {order.names[at % count]!r}; every id needs one for each of "
+            f"the {count} classes"
+        )
+    scores = np.empty((count, rows), dtype=np.float64)
+    scores[label, row] = numbers_of(table[layout.scores[0]], where, layout.scores[0])
+    return scores, order
+
+
+def long_rows(table: pa.Table, layout: Layout) -> pa.Table:
+    """The first row of every id: one row per prediction, for the columns that do not depend on the class."""
+    codes = plain_ids(table[layout.roles["id"]], "", "id").dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    first = np.unique(codes, return_index=True)[1]
+    return table.take(pa.array(first))
+
+
+def top_label_classes(
+    rows: pa.Table,
+    layout: Layout,
+    names: tuple[str, ...] | None,
+    labels: Sequence[pa.ChunkedArray],
+    where: str | Path,
+) -> Classes:
+    """The classes that are declared, or those that occur among predictions and labels."""
+    if names is not None:
+        return Classes(names, declared=True)
+    columns = [rows[layout.roles["prediction"]], *labels]
+    seen = {v for c in columns for v in pc.unique(canonical(c, where, "prediction")).to_pylist() if v is not None}
+    if len(seen) < 2:
+        raise ValueError(f"{where}: only {len(seen)} class occurs; say all of them with --classes")
+    return Classes(sorted_names(list(seen)))
+
+
+def top_label_block(rows: pa.Table | pa.RecordBatch, layout: Layout, order: Classes, where: str | Path) -> np.ndarray:
+    """Probabilities (C, n): the confidence at the predicted class, the rest shared evenly."""
+    pred = class_numbers(rows[layout.roles["prediction"]], order, where, layout.roles["prediction"])
+    conf = numbers_of(rows[layout.scores[0]], where, layout.scores[0])
+    if (pred < 0).any():
+        raise ValueError(f"{where}: row {int((pred < 0).argmax())} has no prediction")
+    count = len(order.names)
+    with np.errstate(invalid="ignore"):
+        low = ~((conf >= 1 / count - 1e-6) & (conf <= 1 + 1e-6))
+    if low.any():
+        row = int(low.argmax())
+        raise ValueError(
+            f"{where}: row {row} has confidence {conf[row]:.4g}; the winner of {count} classes has 1/{count} or more and at most "
+            "1. Are there more classes than occur here? Say them with --classes"
+        )
+    block = np.repeat((np.clip(1 - conf, 0, None) / (count - 1))[None], count, axis=0)
+    block[pred, np.arange(len(pred))] = conf
+    return block

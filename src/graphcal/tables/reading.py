@@ -1,0 +1,198 @@
+"""`read_table`: predictions of any engine, in any layout, with their labels and their split, as one `PredictionTable`.
+
+    table = read_table("preds/", source="graphstorm", labels="labels.parquet")
+    table.logits (N, C), table.y (N,), table.ids, table.classes, table.split, table.notes
+
+A row is a node. What is missing, repeated or unknown is counted and said in ``notes``; what would be a guess is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from graphcal.tables.blocks import scores_of
+from graphcal.tables.classes import Classes, class_numbers, declared
+from graphcal.tables.joining import duplicates, plain_ids
+from graphcal.tables.kinds import Kind, kind_of
+from graphcal.tables.labelling import chosen_split, joined_labels, label_names, labels_and_split
+from graphcal.tables.layouts import Layout, find_layout, is_list
+from graphcal.tables.pivots import long_block, long_rows, top_label_block, top_label_classes
+from graphcal.tables.sources import Source, source_of
+from graphcal.tables.splits import RowSplit
+
+TIE = 1e-6  # two scores nearer than this are a tie, and a prediction may be either
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionTable:
+    """Predictions with what is known of them. Row k of every field is row k of the files."""
+
+    ids: pa.Array  # (N,) int64 or text; row numbers where the table has none
+    logits: Tensor  # (N, C) probabilities and log-probabilities as log p
+    y: Tensor | None  # (N,) class numbers, -1 where there is no label
+    classes: tuple[str, ...]
+    split: RowSplit | None
+    kind: Kind
+    layout: Layout
+    source: Source
+    notes: tuple[str, ...] = ()
+
+    @property
+    def log_probs(self) -> Tensor:
+        return self.logits.log_softmax(-1)  # (N, C)
+
+    @property
+    def labels(self) -> Tensor:
+        """y, or a refusal where no row has a label."""  # (N,)
+        if self.y is None:
+            raise ValueError(
+                f"{self.source.shards[0]}: no column with the labels; give a table of id and label with --labels, or name the "
+                "column with --columns label=NAME"
+            )
+        if not bool((self.y >= 0).any()):
+            raise ValueError(f"{self.source.shards[0]}: no row has a label")
+        return self.y
+
+    @property
+    def labelled(self) -> Tensor:
+        return self.labels >= 0  # (N,) bool
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.logits)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.classes)
+
+
+def read_table(
+    path: str | Path,
+    kind: str | None = None,
+    layout: str | None = None,
+    classes: str | Sequence[str] | None = None,
+    labels: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    split: str | Path | None = None,
+    source: str | None = None,
+) -> PredictionTable:
+    """Read predictions, a file or a folder of shards, with their labels and their split.
+
+    ``kind`` is logits, log-probs or probs, where the columns' names do not say it. ``classes`` names the classes in the order of
+    the scores. ``labels`` is a table of id, label and, if it likes, split. ``split`` is a column or a file of ids. ``columns``
+    gives columns of other names: {"id": "paper", "label": "topic"}. ``source`` is the engine that wrote the files.
+    """
+    files = source_of(path, source)
+    given = {**files.columns, **(columns or {})}
+    names = declared(classes)
+    tables = [files.read(shard) for shard in files.shards]
+    check_shards(tables, files, names is not None)
+    found = find_layout(tables[0].schema, kind or files.kind, layout, given, names, files.shards[0])
+    notes = list(files.notes)
+    scores, order, rows = assembled(tables, found, names, files.shards, label_names(tables, found, labels, columns))
+    what = kind_of(found.kind, scores, path)
+    logits = torch.from_numpy(np.ascontiguousarray(what.logits(scores, path).T))
+    ids, has_ids = ids_of(rows, found, path)
+    if has_ids and duplicates(ids):
+        notes.append(f"{duplicates(ids):,} rows repeat an id")
+    check_predictions(rows, found, scores, order, path)
+    y, parts = labels_and_split(rows, found, order, path, columns or {})
+    if labels is not None:
+        y, parts, said = joined_labels(Path(labels), ids, has_ids, order, columns or {})
+        notes += said
+    if split is not None:
+        parts, said = chosen_split(split, rows, parts, ids, y, labels, columns or {})
+        notes += said
+    return PredictionTable(
+        ids, logits, None if y is None else torch.from_numpy(y), order.names, parts, what, found, files, tuple(notes)
+    )
+
+
+def check_shards(tables: Sequence[pa.Table], files: Source, classes: bool) -> None:
+    """Refuse shards that do not have the columns of the first, and what the engine wrote without a confidence."""
+    first = tables[0].schema
+    for shard, table in zip(files.shards, tables):
+        missing = [name for name in first.names if name not in table.column_names]
+        if missing:
+            raise ValueError(f"{shard}: no column {missing[0]!r}, which {files.shards[0].name} has")
+    if files.check is not None:
+        files.check(first, files.shards[0], classes)
+    if not sum(table.num_rows for table in tables):
+        raise ValueError(f"{files.shards[0]}: the table has no rows")
+
+
+def assembled(
+    tables: Sequence[pa.Table],
+    layout: Layout,
+    names: tuple[str, ...] | None,
+    shards: Sequence[Path],
+    labels: Sequence[pa.ChunkedArray],
+) -> tuple[np.ndarray, Classes, pa.Table]:
+    """Scores (C, N), the classes in their order, and the table's other columns, one row per prediction."""
+    if layout.form == "long":
+        whole = pa.concat_tables(tables, promote_options="permissive")
+        scores, order = long_block(whole, layout, names, shards[0])
+        return scores, order, long_rows(whole, layout)
+    others = [name for name in tables[0].column_names if name not in layout.scores or layout.form == "top-label"]
+    rows = pa.concat_tables([table.select(others) for table in tables], promote_options="permissive")
+    if layout.form == "top-label":
+        order = top_label_classes(rows, layout, names, labels, shards[0])
+        return top_label_block(rows, layout, order, shards[0]), order, rows
+    blocks, width = [], None
+    for shard, table in zip(shards, tables):
+        blocks.append(scores_of(table, layout, shard, width))
+        width = len(blocks[-1]) if table.num_rows else width
+    scores = np.concatenate([block for block in blocks if block.size], axis=1)
+    if len(scores) < 2:
+        raise ValueError(f"{shards[0]}: {layout.scores[0]} needs two classes or more, got scores for {len(scores)}")
+    return scores, class_order(len(scores), layout, names, shards[0]), rows
+
+
+def class_order(count: int, layout: Layout, names: tuple[str, ...] | None, where: Path) -> Classes:
+    if layout.names is not None:
+        if names is not None and set(names) != set(layout.names):
+            raise ValueError(
+                f"{where}: the columns are named {', '.join(layout.names)}, --classes says {', '.join(names)}"
+            )
+        return Classes(layout.names)
+    if names is not None and len(names) != count:
+        raise ValueError(f"{where}: scores for {count} classes, but --classes names {len(names)}: {', '.join(names)}")
+    return Classes.numbered(count) if names is None else Classes(names, declared=True)
+
+
+def ids_of(rows: pa.Table, layout: Layout, where: str | Path) -> tuple[pa.Array, bool]:
+    name = layout.roles.get("id")
+    if name is None:
+        return pa.array(np.arange(rows.num_rows)), False
+    return plain_ids(rows[name], where, name), True
+
+
+def check_predictions(rows: pa.Table, layout: Layout, scores: np.ndarray, order: Classes, where: str | Path) -> None:
+    """A column of predictions must name the class of the highest score: else the order of the classes is another one."""
+    name = layout.roles.get("prediction")
+    ours = layout.scores[0].startswith("calibrated_")  # beside the scores of the engine, which may be called pred
+    if name not in rows.column_names or layout.form in ("long", "top-label") or layout.names is not None or ours:
+        return
+    if is_list(rows.schema.field(name).type):
+        return
+    try:
+        said = class_numbers(rows[name], order, where, name)
+    except ValueError as fault:
+        raise ValueError(f"{fault}. It is the column of predictions, beside the scores") from None
+    top = scores.max(0)
+    at_said = np.take_along_axis(scores, np.maximum(said, 0)[None], 0)[0]
+    wrong = (said >= 0) & (top - at_said > TIE)
+    if wrong.mean() > 0.01:
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"{where}: column {name!r} is not the class of the highest score in {wrong.mean():.0%} of the rows (first: row {row} "
+            f"says {order.names[said[row]]}, the highest is that of {order.names[int(scores[:, row].argmax())]}): the classes "
+            f"{order.shown()} are in another order than the scores"
+        )

@@ -1,0 +1,176 @@
+"""One function, RecordBatch -> RecordBatch, that adds calibrated columns: what every engine runs on every machine.
+
+    wide        calibrated_prob_<class> ..., calibrated_prediction, calibrated_confidence
+    list        calibrated_probs, calibrated_prediction, calibrated_confidence
+    binary      calibrated_prob (of the second class), calibrated_prediction, calibrated_confidence
+    top-label   calibrated_confidence
+    long        calibrated_prob, in every row
+
+All other columns are kept; the scores themselves only with ``keep_scores``. `Scorer` is picklable: it is the function of Ray
+Data's ``map_batches(batch_format="pyarrow")``, and ``Scorer.map`` that of Spark's ``mapInArrow``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from graphcal.core import Calibration
+from graphcal.tables.blocks import check_columns, numbers_of, scores_of
+from graphcal.tables.classes import Classes
+from graphcal.tables.columnar import calibrated_block
+from graphcal.tables.kinds import Kind, kind_named, kind_of
+from graphcal.tables.layouts import Layout, find_layout
+from graphcal.tables.pivots import long_block, long_codes, top_label_block
+from graphcal.tables.profiles import Profile
+
+Array = NDArray[Any]
+Batch = TypeVar("Batch", pa.RecordBatch, pa.Table)
+
+
+@dataclass(frozen=True, eq=False)
+class Scorer:
+    """A calibration and how to read the tables it is for."""
+
+    calibration: Calibration
+    layout: Layout
+    kind: Kind
+    classes: tuple[str, ...]
+    keep_scores: bool = False
+
+    def __call__(self, batch: Batch, context: Array | None = None) -> Batch:
+        """The batch with calibrated columns; ``context`` (n, K) is what the calibration reads off the graph around each row."""
+        return self.profiled(batch, context)[0]
+
+    def map(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batch by batch: the function of Spark's mapInArrow."""
+        return (self(batch) for batch in batches)
+
+    def schema(self, schema: pa.Schema) -> pa.Schema:
+        """The columns that come out for the columns that go in."""
+        return self(pa.RecordBatch.from_pylist([], schema=schema)).schema
+
+    def profiled(
+        self, batch: Batch, context: Array | None = None, where: str | Path = "the batch", first_row: int = 0
+    ) -> tuple[Batch, Profile]:
+        """The same, and what its rows are like, for a comparison with those of the fit."""
+        logits = self.logits(batch, where, first_row)
+        probs, pred = calibrated_block(self.calibration, logits, context)
+        added = calibrated_columns(batch, self.layout, self.classes, probs, pred, where)
+        made = with_columns(batch, added, () if self.keep_scores else self.layout.scores)
+        return made, Profile.of(probs.max(0) if len(pred) else np.empty(0, np.float32), pred, len(self.classes))
+
+    def logits(self, batch: pa.RecordBatch | pa.Table, where: str | Path, first_row: int) -> Any:
+        """C columns (n,) of logits."""
+        check_columns(batch, self.layout, where)
+        form, order = self.layout.form, Classes(self.classes, declared=True)
+        if form == "wide" and self.kind.name == "logits":  # columns as they lie in the batch: nothing is copied
+            columns = [numbers_of(batch[name], where, name) for name in self.layout.scores]
+            self.kind.refuse_missing(columns, where, first_row)
+            return columns
+        if form == "long":
+            scores, _ = long_block(batch, self.layout, self.classes, where)
+        elif form == "top-label":
+            scores = top_label_block(batch, self.layout, order, where)
+        else:
+            scores = scores_of(batch, self.layout, where, len(self.classes))
+        return self.kind.logits(scores, where, first_row)
+
+
+def calibrated_columns(
+    batch: pa.RecordBatch | pa.Table,
+    layout: Layout,
+    classes: tuple[str, ...],
+    probs: Array,
+    pred: Array,
+    where: str | Path = "the batch",
+) -> dict[str, pa.Array]:
+    """The columns that are added to a batch for its calibrated probabilities (C, n) and winners (n,)."""
+    conf = probs.max(0) if len(pred) else np.empty(0, np.float32)
+    if layout.form == "long":
+        row, label = long_codes(batch, layout, Classes(classes, declared=True), where)
+        return {"calibrated_prob": pa.array(probs[label, row])}
+    if layout.form == "top-label":
+        return {"calibrated_confidence": pa.array(conf)}
+    if layout.form == "wide":
+        added = {f"calibrated_prob_{name}": pa.array(p) for name, p in zip(classes, probs)}
+    elif layout.form == "list":
+        flat = pa.array(np.ascontiguousarray(probs.T).reshape(-1))
+        offsets = np.arange(0, len(flat) + 1, len(probs), dtype=np.int32)
+        added = {"calibrated_probs": pa.ListArray.from_arrays(pa.array(offsets), flat)}
+    else:
+        added = {"calibrated_prob": pa.array(probs[1])}
+    return {**added, "calibrated_prediction": named(pred, classes), "calibrated_confidence": pa.array(conf)}
+
+
+def named(pred: Array, classes: tuple[str, ...]) -> pa.Array:
+    """Predictions by the classes' names, as numbers where they are numbers."""
+    if Classes(classes).are_numbers:
+        return pa.array(pred)
+    return pa.DictionaryArray.from_arrays(pa.array(pred), pa.array(classes, pa.string()))
+
+
+def with_columns(batch: Batch, added: Mapping[str, pa.Array], dropped: Sequence[str] = ()) -> Batch:
+    """The batch with these columns at its end, without those of the same names and without the dropped ones."""
+    kept = {name: batch[name] for name in batch.schema.names if name not in added and name not in dropped}
+    columns = {**kept, **added}
+    return type(batch).from_arrays(list(columns.values()), names=list(columns))
+
+
+def scorer_of(
+    calibration: Calibration,
+    sample: pa.RecordBatch | pa.Table,
+    where: str | Path,
+    kind: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    classes: Sequence[str] | None = None,
+) -> Scorer:
+    """The scorer of a calibration for tables like the ``sample``.
+
+    What the calibration remembers of the table it was fitted on says what a column holds; its columns are found by name. A table
+    of another kind, or of other classes, is refused.
+    """
+    known = calibration.fitted_on.get("table") or {}
+    wanted = known.get("kind") or kind
+    if kind is not None and wanted is not None and kind_named(kind) != kind_named(wanted):
+        raise ValueError(f"{where}: the calibration was fitted on {wanted}, --kind says {kind}")
+    schema = pa.schema([field for field in sample.schema if not field.name.startswith("calibrated_")])
+    given = {**known.get("columns", {}), **(columns or {})}
+    names = tuple(known.get("classes") or classes or ())
+    layout = find_layout(schema, wanted, known.get("form"), given, names or None, where)
+    if wanted is not None and layout.kind != kind_named(wanted):
+        raise ValueError(
+            f"{where}: the calibration was fitted on {wanted}, the column {layout.scores[0]!r} is {layout.kind}"
+        )
+    layout, names = in_order(layout, names, calibration.num_classes, where)
+    if known or layout.form in ("long", "top-label"):
+        return Scorer(calibration, layout, Kind(layout.kind, known.get("digits")), names)
+    return Scorer(calibration, layout, kind_of(layout.kind, scores_of(sample, layout, where), where), names)
+
+
+def in_order(
+    layout: Layout, names: tuple[str, ...], count: int | None, where: str | Path
+) -> tuple[Layout, tuple[str, ...]]:
+    """The layout with its columns in the order of the calibration's classes, and the classes."""
+    if layout.names is not None and names:
+        if set(layout.names) != set(names):
+            raise ValueError(
+                f"{where}: the calibration was fitted on the classes {', '.join(names)}; the columns are those of "
+                f"{', '.join(layout.names)}"
+            )
+        if layout.form == "wide":
+            by_name = dict(zip(layout.names, layout.scores))
+            layout = replace(layout, names=names, scores=tuple(by_name[name] for name in names))
+    found = names or layout.names or Classes.numbered(len(layout.scores) if layout.form == "wide" else count or 2).names
+    columns = len(layout.scores) if layout.form == "wide" else len(found)
+    if columns != len(found) or count not in (None, len(found)):
+        raise ValueError(
+            f"{where}: the calibration was fitted on {count or len(found)} classes, the table has scores for {columns}"
+        )
+    return layout, found

@@ -1,0 +1,120 @@
+"""Score a table of any size with a saved calibration: bounded memory, all cores, whole files only, resumable.
+
+The work is cut into jobs: a shard, or a few million rows of a large Parquet file. A job reads batches, calibrates them
+(`Scorer`) and writes one Parquet file, which appears under its name when all of it is on the disk. Its footer says what it was
+made from, so that the same command, given again after a kill, keeps the files that are whole and makes the others: the bytes
+are the same as if nothing had happened. Memory is a few batches per worker.
+
+    OUT/<shard>.parquet ...   OUT/score.json: rows, profile, drift against the fit
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphcal.files import atomic_file, check_writable, write_atomically
+from graphcal.persist import restore
+from graphcal.tables.contexts import edges_context
+from graphcal.tables.execution import run_jobs
+from graphcal.tables.jobs import Job, digest, fingerprint, finished, first_batch, jobs_of, remove_partials
+from graphcal.tables.profiles import Profile, drift
+from graphcal.tables.scorer import Scorer, scorer_of
+from graphcal.tables.shards import BATCH
+from graphcal.tables.sources import Source, source_of
+from graphcal.tables.writing import parquet_writer
+
+
+def score(
+    calibrator: str | Path,
+    predictions: str | Path,
+    out: str | Path,
+    edges: str | Path | None = None,
+    train_ids: str | Path | None = None,
+    kind: str | None = None,
+    source: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    keep_scores: bool = False,
+    engine: str = "local",
+    workers: int = 0,
+    address: str | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Write calibrated predictions of every shard to the folder ``out``; gives what score.json holds."""
+    calibration, files, out = restore(calibrator), source_of(predictions, source), Path(out)
+    check_writable(out)
+    jobs = jobs_of(files, out)
+    given = {**files.columns, **(columns or {})}
+    sample = first_batch(files, jobs)
+    if files.check is not None:
+        files.check(sample.schema, files.shards[0], bool((calibration.fitted_on.get("table") or {}).get("classes")))
+    scorer = replace(
+        scorer_of(calibration, sample, files.shards[0], kind or files.kind, given), keep_scores=keep_scores
+    )
+    if scorer.layout.form == "long":
+        jobs = jobs_of(files, out, whole=True)
+    key = digest(Path(calibrator).read_bytes(), repr((scorer.layout, scorer.kind, scorer.classes, keep_scores)))
+    remove_partials(out)
+    context = None
+    if calibration.reads_graph:
+        context, key = edges_context(scorer, files, edges, train_ids, out, given, key)
+    work = partial(score_job, scorer, files, context, key)
+    found: list[dict[str, Any]] = []
+    for result in run_jobs(work, jobs, engine, workers, address):
+        found.append(result)
+        if progress:
+            progress("scoring", len(found), len(jobs))
+    summary = summarised(calibration.fitted_on.get("table") or {}, found, len(scorer.classes))
+    write_atomically(out / "score.json", json.dumps(summary, indent=1) + "\n")
+    if context is not None:
+        context.unlink(missing_ok=True)
+    return summary
+
+
+def summarised(known: Mapping[str, Any], found: Sequence[Mapping[str, Any]], classes: int) -> dict[str, Any]:
+    """Rows, their profile, and how far they are from those of the fit."""
+    profile = sum(
+        (Profile.from_dict(one["profile"]) for one in found), Profile(np.zeros(20, int), np.zeros(classes, int))
+    )
+    summary = {
+        "rows": int(sum(one["rows"] for one in found)),
+        "files": len(found),
+        "kept": int(sum(one["kept"] for one in found)),
+        "profile": profile.to_dict(),
+    }
+    if known.get("profile"):
+        summary["drift"] = drift(Profile.from_dict(known["profile"]), profile)
+    return summary
+
+
+def score_job(scorer: Scorer, files: Source, context: Path | None, key: str, job: Job) -> dict[str, Any]:
+    """Write one file, or keep it where it is whole and was made from the same."""
+    made_from = digest(key, job.shard.name, repr(job.row_groups), fingerprint(job.shard))
+    done = finished(job.out, made_from)
+    if done is not None:
+        return {**done, "kept": 1}
+    facts = None if context is None else np.load(context, mmap_mode="r")
+    profile, rows, writer = Profile(np.zeros(20, int), np.zeros(len(scorer.classes), int)), 0, None
+    whole = BATCH if scorer.layout.form != "long" else 1 << 62
+    try:
+        with atomic_file(job.out) as file:
+            for batch in files.batches(job.shard, job.row_groups, whole):
+                at = slice(job.first_row + rows, job.first_row + rows + batch.num_rows)
+                nearby = None if facts is None else np.asarray(facts[at])
+                scored, seen = scorer.profiled(batch, nearby, job.shard, job.groups_first_row + rows)
+                writer = writer or parquet_writer(file.name, scored.schema)
+                writer.write_batch(scored)
+                profile, rows = profile + seen, rows + batch.num_rows
+            result = {"rows": rows, "profile": profile.to_dict(), "kept": 0}
+            if writer is not None:
+                writer.add_key_value_metadata({"graphcal": json.dumps({"made_from": made_from, **result})})
+                writer.close()
+    except OSError as fault:
+        raise ValueError(f"cannot write {job.out}: {fault.strerror or fault}") from None
+    return result

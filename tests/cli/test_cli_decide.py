@@ -1,0 +1,124 @@
+"""``graphcal decide``: the sentence first, a row per node, exit codes."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from graphcal.cli import app
+
+
+def predictions(path, labelled=500, nodes=3000, names=("prob_0", "prob_1"), **more):
+    rng = np.random.default_rng(0)
+    p = 1 - 0.5 * rng.random(nodes) ** 3
+    y = (rng.random(nodes) > p).astype(float)
+    truth = y.copy()
+    y[labelled:] = np.nan
+    pq.write_table(pa.table({"label": y, names[0]: p, names[1]: 1 - p, **more}), path)
+    return p, truth
+
+
+def graphcal(*args):
+    done = CliRunner().invoke(app, ["decide", *map(str, args)])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        return 2, str(done.exception)
+    return done.exit_code, done.output
+
+
+def test_the_sentence_comes_first_and_every_node_has_its_row(tmp_path):
+    p, truth = predictions(tmp_path / "p.parquet")
+    code, text = graphcal(
+        tmp_path / "p.parquet", "--random-draw", "-o", tmp_path / "d.parquet", "--sets", "0.9", "--budget", "50"
+    )
+    assert code == 0
+    first = text.splitlines()[0]
+    assert "of 2,500 nodes can be decided automatically with at most 5 % errors, 95 % certain" in first
+    assert "guarantee" in first
+    assert "most confident" in text
+    rows = pq.read_table(tmp_path / "d.parquet").to_pydict()
+    assert list(rows) == ["node", "prediction", "confidence", "decision", "look", "set"]
+    decision = np.array(rows["decision"])
+    assert (decision[:500] == "labelled").all()
+    auto = decision == "auto"
+    assert f"{auto.sum():,} of 2,500" in first
+    assert truth[auto].mean() <= 0.05
+    assert min(p[auto]) > max(p[decision == "review"])
+    assert sorted(k for k in rows["look"] if k) == list(range(1, 51))
+    assert all(rows["set"][k] in (["0"], ["1"], ["0", "1"], []) for k in range(20))
+
+
+def test_json_has_it_all_and_says_estimate_without_a_statement(tmp_path):
+    predictions(tmp_path / "p.parquet")
+    code, text = graphcal(tmp_path / "p.parquet", "--json", "-o", tmp_path / "d.parquet")
+    found = json.loads(text)
+    assert code == 0
+    assert found["guarantee"] is False
+    assert "estimate" in found["sentence"]
+    assert "guarantee" not in found["sentence"]
+    assert found["approved"] + found["review"] == 2500
+    targets = dict(zip(found["curve"]["targets"], found["curve"]["decided"]))
+    assert targets[0.05] == found["approved"]
+    assert targets[0.01] <= targets[0.05] <= targets[0.3]
+
+
+def test_a_class_with_a_precision(tmp_path):
+    predictions(tmp_path / "p.parquet", names=("prob_0", "prob_1"))
+    code, text = graphcal(
+        tmp_path / "p.parquet",
+        "--classes",
+        "fine,fraud",
+        "--class",
+        "fine",
+        "--min-precision",
+        "0.9",
+        "-o",
+        tmp_path / "d.parquet",
+    )
+    assert code == 0, text
+    assert "can be taken as fine with a precision of at least 90 %" in text
+    code, text = graphcal(
+        tmp_path / "p.parquet", "--classes", "fine,fraud", "--class", "theft", "-o", tmp_path / "d.parquet"
+    )
+    assert code == 2
+    assert "unknown class 'theft'; the classes are fine, fraud" in text
+
+
+def test_rows_that_fitted_do_not_certify(tmp_path):
+    part = np.array(["val"] * 200 + ["test"] * 2800)
+    predictions(tmp_path / "p.parquet", split=part)
+    code, text = graphcal(tmp_path / "p.parquet", "--json", "--split", "split", "-o", tmp_path / "d.parquet")
+    found = json.loads(text)
+    assert code == 0
+    assert found["labels"] == 300
+    assert pq.read_table(tmp_path / "d.parquet")["decision"].to_pylist()[:200] == ["fitted"] * 200
+
+
+def test_a_table_with_all_labels_draws_its_certification_rows(tmp_path):
+    predictions(tmp_path / "p.parquet", labelled=3000)
+    code, text = graphcal(tmp_path / "p.parquet", "-o", tmp_path / "d.parquet")
+    assert code == 2
+    assert "--certify 0.5" in text
+    code, text = graphcal(tmp_path / "p.parquet", "--certify", "0.5", "--json", "-o", tmp_path / "d.parquet")
+    found = json.loads(text)
+    assert code == 0
+    assert found["labels"] == 1500
+    assert found["guarantee"] is True  # the draw was ours, and nothing else is decided
+
+
+@pytest.mark.parametrize(
+    ("labelled", "options", "code", "message"),
+    [
+        (58, (), 2, "58 certification nodes cannot certify"),
+        (60, (), 3, "more random labels would decide"),
+        (500, ("--class", "1", "--min-precision", "0.9"), 1, "No node can be taken as class 1"),
+        (500, ("--max-error", "7"), 2, "max_error must lie between 0 and 1"),
+    ],
+)
+def test_exit_codes(tmp_path, labelled, options, code, message):
+    predictions(tmp_path / "p.parquet", labelled)
+    found, text = graphcal(tmp_path / "p.parquet", *options, "-o", tmp_path / "d.parquet")
+    assert found == code
+    assert message in text

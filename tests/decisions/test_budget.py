@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+import torch
+from simulated_draws import draws
+
+from graphcal.decisions.budget import spend
+
+
+def rows(conf, wrong):
+    """Two classes, the first predicted where confidence is at least a half."""
+    p = torch.from_numpy(np.clip(conf, 0.5, 1 - 1e-9))
+    return torch.stack([p, 1 - p], 1).log(), torch.from_numpy(wrong.astype(np.int64))
+
+
+@pytest.mark.parametrize("positive", [None, 1])
+def test_intervals_hold_what_is_found(positive):
+    """By simulation: 90 % intervals of the number found and of the recall."""
+    inside, times = np.zeros(2), 250
+    for conf, wrong, certify in draws("two groups", "over-confident", 600, 200, times):
+        log_probs, y = rows(conf, wrong)
+        looks = spend(log_probs, y, torch.from_numpy(certify), 100, positive=positive, certainty=0.9)
+        found = int((y[looks.nodes] == 1).sum())
+        total = int(((y == 1) & ~torch.from_numpy(certify)).sum())
+        inside += [looks.found.low <= found <= looks.found.high, looks.recall.low <= found / total <= looks.recall.high]
+    assert (inside / times >= 0.9 - 3.5 * np.sqrt(0.09 / times)).all()
+
+
+def test_the_least_confident_come_first():
+    conf = torch.tensor([0.9, 0.6, 0.8, 0.55, 0.7], dtype=torch.double)
+    log_probs = torch.stack([conf, 1 - conf], 1).log()
+    y, certify = torch.tensor([0, 0, 0, -1, -1]), torch.tensor([1, 1, 0, 0, 0]).bool()
+    looks = spend(log_probs, torch.where(certify, y, -1), certify, 2)
+    assert looks.nodes.tolist() == [3, 4]
+    assert looks.found.value == pytest.approx(0.75)
+    assert looks.precision.value == pytest.approx(0.375)
+    members = spend(log_probs, torch.where(certify, y, -1), certify, 2, positive=0)
+    assert members.nodes.tolist() == [2, 4]
+    assert members.found.value == pytest.approx(1.5)
+    assert "nodes of class 0" in members.sentence
+    assert "estimate" in members.sentence
+    with pytest.raises(ValueError, match=r"budget must lie in 1\.\.3"):
+        spend(log_probs, y, certify, 4)

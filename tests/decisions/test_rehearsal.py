@@ -1,0 +1,33 @@
+import torch
+
+from graphcal.decisions.rehearsal import rehearsal_sentence, rehearse
+
+
+def honest(nodes):
+    g = torch.Generator().manual_seed(0)
+    conf = 1 - 0.5 * torch.rand(nodes, generator=g, dtype=torch.double) ** 3
+    y = (torch.rand(nodes, generator=g, dtype=torch.double) > conf).long()
+    return torch.stack([conf, 1 - conf], 1).log(), y
+
+
+def test_half_of_the_nodes_at_most_500_certify_and_the_rest_is_decided():
+    log_probs, y = honest(4000)
+    nodes = torch.arange(4000) >= 1000
+    found = rehearse(log_probs, y, nodes)
+    assert found["labels"] == 500
+    assert found["nodes"] == 2500
+    assert found["guarantee"] is True
+    assert 0 < found["errors"] <= found["errors_at_most"]
+    assert rehearse(log_probs, y, nodes) == found
+    assert rehearse(log_probs, y, nodes, seed=1) != found
+    small = rehearse(log_probs, y, torch.arange(4000) < 600)
+    assert small["labels"] == 300
+    said = rehearsal_sentence("TS", found)
+    assert said.startswith(f"With TS, first seed: {found['approved']:,} of 2,500 nodes")
+    assert f"{found['errors']:,} are in fact wrong" in said
+
+
+def test_too_few_nodes_rehearse_nothing():
+    log_probs, y = honest(100)
+    assert rehearse(log_probs, y, torch.ones(100, dtype=torch.bool)) is None
+    assert rehearse(log_probs, y, torch.zeros(100, dtype=torch.bool)) is None

@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+from simulated_draws import SAYS, SHAPES, draws
+
+from graphcal.decisions.selection import benjamini_hochberg, conformal_p_values, select_on_average
+
+TIMES = 1000
+
+
+@pytest.mark.parametrize("says", SAYS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_mean_false_discovery_rate_is_at_its_target(shape, says):
+    shares = []
+    for conf, wrong, certify in draws(shape, says, 900, 300, TIMES):
+        chosen = select_on_average(conf, wrong, certify, ~certify, 0.1)
+        shares.append(wrong[chosen].mean() if chosen.any() else 0.0)
+    noise = np.std(shares) / np.sqrt(TIMES)
+    assert np.mean(shares) <= 0.1 + 3.5 * noise
+    if shape == "citation":
+        assert np.mean(shares) >= 0.085  # not by being timid
+        assert 0.2 < np.mean(np.array(shares) > 0.1) < 0.7  # a single draw is another matter
+
+
+def test_the_threshold_form_and_the_p_values_agree():
+    for conf, wrong, certify in draws("two groups", "calibrated", 400, 150, 20):
+        chosen = select_on_average(conf, wrong, certify, ~certify, 0.15)
+        m, n = (~certify).sum(), certify.sum()
+        fits = [
+            t
+            for t in conf[~certify]
+            if (m / (n + 1)) * (1 + (wrong & certify & (conf >= t)).sum()) / (~certify & (conf >= t)).sum() <= 0.15
+        ]
+        expected = ~certify & (conf >= min(fits, default=np.inf))
+        np.testing.assert_array_equal(chosen, expected)
+
+
+def test_p_values_and_the_step():
+    conf = np.array([0.9, 0.8, 0.7, 0.85, 0.75])
+    wrong, certify = np.array([0, 1, 1, 0, 0], bool), np.array([1, 1, 1, 0, 0], bool)
+    np.testing.assert_allclose(conformal_p_values(conf, wrong, certify, ~certify), [1 / 4, 2 / 4])
+    assert benjamini_hochberg(np.array([0.01, 0.04, 0.9]), 0.1).tolist() == [True, True, False]
+    assert benjamini_hochberg(np.array([]), 0.1).tolist() == []

@@ -1,0 +1,131 @@
+"""Still valid, drifting, expired: from made-up streams of predictions, and through the command."""
+
+import doctest
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import graphcal as gc
+from conftest import random_graph
+from graphcal.cli import app
+from graphcal.decisions import priors, watching
+from graphcal.decisions.approval import approve
+from graphcal.decisions.watching import watch, windows_of
+from graphcal.metrics import reference_summary, references
+from graphcal.persist import read_reference
+from small_outputs import model_outputs
+
+
+def stream(nodes, sharp=1.0, boast=1.0, seed=0):
+    """Predictions of ``sharp`` logits, ``boast`` times too sure, with labels."""
+    g = torch.Generator().manual_seed(seed)
+    z = 3 * sharp * torch.randn(nodes, 4, generator=g, dtype=torch.double)
+    y = torch.multinomial(z.softmax(1), 1, generator=g)[:, 0]
+    return (boast * z).log_softmax(1), y
+
+
+@pytest.fixture(scope="module")
+def reference():
+    log_probs, y = stream(4000)
+    decision = approve(log_probs, y, torch.arange(4000) < 1000, max_error=0.05)
+    assert decision.num_approved > 500
+    return reference_summary(log_probs, decision=decision)
+
+
+def test_the_same_source_stays_valid(reference):
+    log_probs, y = stream(3000, seed=1)
+    assert watch(reference, log_probs).status == "still valid"
+    found = watch(reference, log_probs, y, np.arange(3000) // 500)
+    assert found.status == "still valid"
+    assert len(found.windows) == 6
+    assert found.risk.labels > 500
+    assert "do not refute the promised 5 %" in found.sentence
+
+
+def test_a_change_of_confidences_is_drift_in_its_window(reference):
+    fine, other = stream(1000, seed=2)[0], stream(1000, sharp=0.4, seed=3)[0]
+    found = watch(reference, torch.cat([fine, other]), time=["monday"] * 1000 + ["tuesday"] * 1000)
+    assert found.status == "drifting"
+    assert [bool(w.drifting) for w in found.windows] == [False, True]
+    assert "tuesday: confidences" in found.sentence
+
+
+def test_boasting_shows_in_the_slope_and_breaks_the_promise(reference):
+    log_probs, y = stream(2000, sharp=0.6, boast=1 / 0.6, seed=4)  # looks the same, is wrong more often
+    unlabelled = watch(reference, log_probs)
+    assert unlabelled.status == "still valid"
+    found = watch(reference, log_probs, y)
+    assert found.status == "expired"
+    assert found.windows[0].slope.high < 1
+    assert found.risk.broken_after <= found.risk.labels
+    assert "Stop deciding automatically" in found.sentence
+    assert json.loads(json.dumps(found.to_dict()))["status"] == "expired"
+
+
+def test_false_alarms_are_rare(reference):
+    alarms = [watch(reference, *stream(600, seed=100 + k), np.arange(600) // 200).status for k in range(60)]
+    assert sum(status != "still valid" for status in alarms) <= 3
+
+
+def test_degrees_are_compared_on_the_graph():
+    graph, denser = random_graph(nodes=600, seed=0), random_graph(nodes=600, seed=0)
+    denser.edge_index = torch.cat(
+        [denser.edge_index, torch.randint(600, (2, 9000), generator=torch.Generator().manual_seed(0))], 1
+    )
+    log_probs = stream(600)[0]
+    reference = reference_summary(log_probs, graph)
+    assert watch(reference, log_probs, graph=graph).status == "still valid"
+    assert "degrees" in watch(reference, log_probs, graph=denser).windows[0].drifting
+
+
+def test_windows_and_refusals(reference):
+    assert [name for name, _ in windows_of(None, 5)] == ["all"]
+    many = windows_of(np.arange(1000), 1000)
+    assert len(many) == 10
+    assert many[0][0] == "0 to 99"
+    with pytest.raises(ValueError, match="time has 3 entries for 5 predictions"):
+        windows_of([1, 2, 3], 5)
+    with pytest.raises(ValueError, match="fitted on 4 classes, the predictions have 2"):
+        watch(reference, torch.zeros(5, 2).log_softmax(1))
+
+
+def test_the_command_reads_the_calibrators_reference(tmp_path, reference):
+    out = model_outputs()
+    calibrate = gc.TemperatureScaling().fit(out, on=out.graph.val_mask)
+    path = gc.save(calibrate, tmp_path / "c.safetensors", reference=reference)
+    assert read_reference(path) == json.loads(json.dumps(reference))
+    assert torch.equal(gc.restore(path)(out), calibrate(out))
+    log_probs, y = stream(1500, seed=5)
+    columns = {f"prob_{c}": log_probs[:, c].exp().numpy() for c in range(4)}
+    week = np.arange(1500) // 500
+    pq.write_table(pa.table({"label": y.numpy(), "week": week, **columns}), tmp_path / "p.parquet")
+    done = CliRunner().invoke(app, ["watch", str(path), str(tmp_path / "p.parquet"), "--time", "week"])
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("Still valid")
+    done = CliRunner().invoke(
+        app, ["watch", str(path), str(tmp_path / "p.parquet"), "--threshold", "0.3", "--max-error", "0.01", "--json"]
+    )
+    assert done.exit_code == 1
+    assert json.loads(done.output)["status"] == "expired"
+    bare = gc.save(calibrate, tmp_path / "bare.safetensors")
+    for arguments, message in (
+        ([bare, tmp_path / "p.parquet"], "does not say what its predictions looked like"),
+        ([tmp_path / "none", tmp_path / "p.parquet"], "no saved calibration at"),
+        ([path, tmp_path / "p.parquet", "--time", "day"], "no column 'day' with the time"),
+        ([path, tmp_path / "p.parquet", "--threshold", "0.9"], "give both or neither"),
+    ):
+        done = CliRunner().invoke(app, ["watch", *map(str, arguments)])
+        assert isinstance(done.exception, ValueError)
+        assert message in str(done.exception)
+
+
+@pytest.mark.parametrize("module", [watching, references, priors], ids=lambda m: m.__name__)
+def test_examples_say_what_happens(module):
+    found = doctest.testmod(module)
+    assert found.attempted > 0
+    assert found.failed == 0

@@ -1,0 +1,106 @@
+"""Small prediction files as other engines write them, made here: the shape of columns, types and names is theirs."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import torch
+
+
+def predictions(N=600, C=4, scale=2.5, seed=0):
+    """Logits of an over-confident model, and labels."""
+    g = np.random.default_rng(seed)
+    z = 1.5 * g.standard_normal((N, C))
+    y = (z + g.gumbel(size=(N, C))).argmax(1)
+    return (scale * z).astype(np.float32), y
+
+
+def softmax(z):
+    p = np.exp(z - z.max(1, keepdims=True))
+    return p / p.sum(1, keepdims=True)
+
+
+def ids_of(N):
+    return [f"n{k:05d}" for k in range(N)]
+
+
+def write_labels(path, ids, y, split=True, names=None):
+    g = np.random.default_rng(1)
+    part = np.array(["val", "test", "train"])[g.choice(3, len(y), p=[0.45, 0.45, 0.1])]
+    columns = {"nid": ids, "label": y if names is None else np.array(names)[y]}
+    pq.write_table(pa.table({**columns, "split": part} if split else columns), path)
+    return path
+
+
+def write_graphstorm(folder, z, ids, docs_names=False, csv=False):
+    """Remapped predictions: a list column `pred` and a text column `nid`, several files per worker."""
+    (folder / "paper").mkdir(parents=True)
+    prefix = "" if docs_names else "pred."
+    for chunk, rows in enumerate(np.array_split(np.arange(len(z)), 3)):
+        pred = [list(map(float, row)) for row in softmax(z)[rows]]
+        nid = pa.array([ids[r] for r in rows])
+        stem = folder / "paper" / f"{prefix}predict-00000_{chunk:05d}"
+        if csv:
+            joined = pa.array([";".join(map(str, row)) for row in pred])
+            pa.csv.write_csv(pa.table({"pred": joined, "nid": nid}), f"{stem}.csv")
+        else:
+            pq.write_table(pa.table({"pred": pa.array(pred, pa.list_(pa.float32())), "nid": nid}), f"{stem}.parquet")
+    return folder
+
+
+def write_graphstorm_raw(folder, z, ids):
+    """Tensors of two workers, ids as GraphStorm's numbers, and the mapping back."""
+    (folder / "paper").mkdir(parents=True)
+    numbers = np.random.default_rng(3).permutation(len(z))
+    for rank, rows in enumerate(np.array_split(np.arange(len(z)), 2)):
+        torch.save(torch.from_numpy(softmax(z)[rows]), folder / "paper" / f"predict-{rank:05d}.pt")
+        torch.save(torch.from_numpy(numbers[rows]), folder / "paper" / f"predict_nids-{rank:05d}.pt")
+    (folder / "result_info.json").write_text(json.dumps({"format": "pytorch", "ntypes": ["paper"], "world_size": 2}))
+    mapping = folder / "raw_id_mappings" / "paper"
+    mapping.mkdir(parents=True)
+    for part, rows in enumerate(np.array_split(np.argsort(numbers), 2)):
+        table = pa.table({"orig": [ids[r] for r in rows], "new": numbers[rows]})
+        pq.write_table(table, mapping / f"part-{part:05d}.parquet")
+    return folder
+
+
+def write_neo4j(path, z, ids, classes, probabilities=True):
+    """The frame of predict.stream: the model's classes are whole numbers, and the list has their order."""
+    pred = np.array(classes)[z.argmax(1)]
+    lists = pa.array(softmax(z.astype(float)).tolist() if probabilities else [None] * len(z), pa.list_(pa.float64()))
+    table = {"nodeId": np.arange(len(z)), "predictedClass": pred, "predictedProbabilities": lists}
+    pq.write_table(pa.table(table), path)
+    return path
+
+
+def write_kumo(path, z, ids, classes):
+    """Multi-class: a row per entity and class, the best class first."""
+    rows = {"ENTITY": [], "CLASS": [], "SCORE": [], "PREDICTED": []}
+    for entity, p in zip(ids, softmax(z.astype(float))):
+        for rank, k in enumerate(np.argsort(-p)):
+            rows["ENTITY"].append(entity)
+            rows["CLASS"].append(classes[k])
+            rows["SCORE"].append(p[k])
+            rows["PREDICTED"].append(rank == 0)
+    pq.write_table(pa.table(rows), path)
+    return path
+
+
+def write_gigl(folder, z, ids, emb=True):
+    """Avro shards: embeddings, or the arg-max alone."""
+    import fastavro
+
+    folder.mkdir(parents=True)
+    value = ("emb", {"type": "array", "items": "float"}) if emb else ("pred", "float")
+    fields = [("node_id", "long"), ("node_type", "string"), value]
+    schema = {"type": "record", "name": "row", "fields": [{"name": n, "type": t} for n, t in fields]}
+    for part, rows in enumerate(np.array_split(np.arange(len(z)), 2)):
+        records = [
+            {"node_id": int(r), "node_type": "0", value[0]: z[r].tolist() if emb else float(z[r].argmax())}
+            for r in rows
+        ]
+        with open(folder / f"shard_{part:08d}.avro", "wb") as file:
+            fastavro.writer(file, schema, records)
+    return folder

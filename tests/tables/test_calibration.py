@@ -1,0 +1,242 @@
+"""`graphcal calibrate` end to end on every engine's files, and `gc.calibrate` on every container."""
+
+import json
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import graphcal as gc
+from graphcal.cli import main
+from graphcal.tables.reading import read_table
+
+from engine_files import (  # isort: skip
+    ids_of, predictions, softmax, write_gigl, write_graphstorm, write_graphstorm_raw, write_kumo, write_labels, write_neo4j,
+)  # fmt: skip
+
+NAMES = ("news", "ads", "spam", "ham")
+Z, Y = predictions(1500)
+IDS = ids_of(len(Z))
+P = softmax(Z.astype(float))
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """The console entry point, in this process: exit code, output, errors."""
+
+    def call(*args):
+        monkeypatch.setattr(sys, "argv", ["graphcal", *map(str, args)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capsys.readouterr()
+        return end.value.code or 0, out, err
+
+    return call
+
+
+def ring(n):
+    """Edges of a ring, both ways."""
+    at = np.arange(n)
+    return np.concatenate([at, (at + 1) % n]), np.concatenate([(at + 1) % n, at])
+
+
+def made(tmp_path, name):
+    """The files of an engine or layout, and the options that calibrate them."""
+    labels = tmp_path / "labels.parquet"
+    path = tmp_path / "preds"
+    numbers = name in ("gigl", "neo4j")
+    own = {"neo4j": (7, 3, 0, 1), "kumo": NAMES, "named.csv": NAMES, "top.parquet": NAMES}.get(name)
+    write_labels(labels, np.arange(len(Y)) if numbers else IDS, Y, names=own)
+    options = ["--labels", labels]
+    if name == "graphstorm":
+        write_graphstorm(path, Z, IDS)
+    elif name == "graphstorm-csv":
+        write_graphstorm(path, Z, IDS, csv=True)
+    elif name == "graphstorm-raw":
+        write_graphstorm_raw(path, Z, IDS)
+    elif name == "gigl":
+        write_gigl(path, Z, IDS)
+    elif name == "neo4j":
+        path = write_neo4j(tmp_path / "p.parquet", Z, IDS, own)
+        options += ["--classes", "7,3,0,1"]
+    elif name == "kumo":
+        path = write_kumo(tmp_path / "p.parquet", Z, IDS, NAMES)
+    elif name == "named.csv":
+        path = tmp_path / name
+        pa.csv.write_csv(
+            pa.table({"nid": IDS, **{f"log_prob_{n}": np.log(P[:, k]) for k, n in enumerate(NAMES)}}), path
+        )
+    elif name == "top.parquet":
+        path = tmp_path / name
+        pq.write_table(pa.table({"nid": IDS, "prediction": np.array(NAMES)[P.argmax(1)], "confidence": P.max(1)}), path)
+    elif name == "arrays.npz":
+        path = tmp_path / name
+        np.savez(path, nid=np.array(IDS), logits=Z)
+    elif name == "binary.parquet":
+        path = tmp_path / name
+        pq.write_table(pa.table({"nid": IDS, "label": (Y == 0).astype(int), "prob": P[:, 0]}), path)
+        options = []
+    engine = name.split("-")[0]
+    return path, options + (["--from", engine] if engine in ("graphstorm", "gigl", "neo4j", "kumo") else [])
+
+
+FORMS = [
+    "graphstorm", "graphstorm-csv", "graphstorm-raw", "gigl", "neo4j", "kumo", "named.csv", "top.parquet", "arrays.npz",
+    "binary.parquet",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_engines_files_are_calibrated_and_scored(tmp_path, run, name):
+    path, options = made(tmp_path, name)
+    code, out, err = run("calibrate", path, *options, "--calibrator", "ts", "--json", "--out", tmp_path / "out")
+    assert code == 0, err
+    record = json.loads(out)
+    before, after = (record["methods"][m]["ece"]["mean"] for m in ("none", "ts"))
+    assert after < 0.6 * before
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {
+        "calibrated.parquet", "calibrator.safetensors", "report.html", "results.json",
+    }  # fmt: skip
+    calibrated = pq.read_table(tmp_path / "out" / "calibrated.parquet")
+    given = read_table(
+        path, **({"source": options[-1]} if "--from" in options else {}), classes="7,3,0,1" if name == "neo4j" else None
+    )
+    tables = pa.concat_tables([given.source.read(s) for s in given.source.shards])
+    assert calibrated.select(tables.column_names).equals(tables.cast(calibrated.select(tables.column_names).schema))
+    again = read_table(
+        tmp_path / "out" / "calibrated.parquet",
+        classes="7,3,0,1" if name == "neo4j" else None,
+        columns=dict(given.source.columns) | {"scores": "calibrated_probs"}
+        if "calibrated_probs" in calibrated.column_names
+        else None,
+    )
+    assert again.layout.scores[0].startswith("calibrated_")
+    temperature = gc.restore(tmp_path / "out" / "calibrator.safetensors")
+    expected = (given.logits.double() * temperature.scale.double()).softmax(1)
+    if name != "top.parquet":
+        torch.testing.assert_close(again.log_probs.exp().double(), expected, atol=2e-6, rtol=0)
+    score = ["--from", options[-1]] if "--from" in options else []
+    code, out, err = run(
+        "score", tmp_path / "out" / "calibrator.safetensors", path, *score, "--out", tmp_path / "scored"
+    )
+    assert code == 0, err
+    scored = pa.concat_tables([pq.read_table(f) for f in sorted((tmp_path / "scored").rglob("*.parquet"))])
+    for column in scored.column_names:
+        if column.startswith("calibrated_"):
+            want, got = calibrated[column].combine_chunks(), scored[column].combine_chunks()
+            if pa.types.is_list(got.type):
+                want, got = want.flatten(), got.flatten()
+            if pa.types.is_floating(got.type):
+                np.testing.assert_allclose(got.to_numpy(), want.to_numpy(), atol=2e-6)
+            else:
+                assert got.to_pylist() == want.to_pylist()
+
+
+def test_edges_and_a_final_layer_open_the_graph_aware_calibrators(tmp_path, run):
+    data = gc.synthetic(600, seed=0)
+    out = gc.train(data, training=gc.Training(epochs=40), seeds=[0])[0].outputs
+    path = gc.export(out, tmp_path / "exported")
+    folder = path.parent
+    options = ["--edges", folder / "edges.parquet", "--final-layer", folder / "final_layer.safetensors"]
+    code, text, err = run("calibrate", path, *options, "--calibrator", "rbs,scar", "--json", "--out", tmp_path / "out")
+    assert code == 0, err
+    record = json.loads(text)
+    assert set(record["methods"]) == {"none", "rbs", "scar"}
+    assert record["nodes"] == {m: int(data[f"{m}_mask"].sum()) for m in ("train", "val", "test")}
+    expected = gc.SCAR().fit(out, on=data.val_mask)(out).exp()
+    calibrated = pq.read_table(tmp_path / "out" / "calibrated.parquet")
+    found = np.stack([calibrated[f"calibrated_prob_{k}"].to_numpy() for k in range(out.num_classes)], 1)
+    np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
+    assert "slices" in record["methods"]["scar"]
+    code, _, err = run("calibrate", path, "--calibrator", "scar", "--out", tmp_path / "no")
+    assert code == 2
+    assert "SCAR needs the final layer" in err
+
+
+def test_a_draw_is_said_and_an_unknown_end_of_an_edge_is_refused(tmp_path, run):
+    table = {"nid": IDS, "label": Y, **{f"logit_{k}": Z[:, k] for k in range(4)}}
+    pq.write_table(pa.table(table), tmp_path / "p.parquet")
+    code, _, err = run("calibrate", tmp_path / "p.parquet", "--seed", 5, "--out", tmp_path / "out")
+    assert code == 0
+    assert "750 of 1,500 labelled rows, drawn with seed 5, are fitted on" in " ".join(err.split())
+    src, dst = ring(len(IDS))
+    pq.write_table(
+        pa.table({"src": [IDS[k] for k in src], "dst": [*(IDS[k] for k in dst[1:]), "ghost"]}), tmp_path / "e.parquet"
+    )
+    code, _, err = run("calibrate", tmp_path / "p.parquet", "--edges", tmp_path / "e.parquet", "--out", tmp_path / "no")
+    assert code == 2
+    assert "1 ends of edges name 1 nodes without a prediction (first: 'ghost')" in " ".join(err.split())
+
+
+def test_a_split_without_rows_to_fit_on_is_refused(tmp_path, run):
+    words = np.where(np.arange(len(Y)) % 2, "train", "test")
+    table = {"nid": IDS, "label": Y, "split": words, **{f"logit_{k}": Z[:, k] for k in range(4)}}
+    pq.write_table(pa.table(table), tmp_path / "p.parquet")
+    code, _, err = run("calibrate", tmp_path / "p.parquet", "--out", tmp_path / "out")
+    assert code == 2
+    assert "no labelled rows to fit on (val)" in err
+
+
+def test_labels_of_measured_rows_do_not_touch_the_fit(tmp_path):
+    """Whatever the test labels are, the calibrated probabilities stay."""
+    on = np.arange(len(Y)) % 2 == 0
+    other = np.where(on, Y, (Y + 1) % 4)
+    first, second = (gc.calibrate(Z, y, on=on, kind="logits") for y in (Y, other))
+    np.testing.assert_array_equal(first.probs, second.probs)
+    assert first.measurement.accuracy != second.measurement.accuracy
+
+
+@pytest.mark.parametrize("container", ["numpy", "torch", "pandas", "arrow"])
+def test_containers_come_back_as_they_came(container):
+    names = [f"prob_{k}" for k in range(4)]
+    if container == "numpy":
+        scores = P
+    elif container == "torch":
+        scores = torch.from_numpy(P)
+    elif container == "pandas":
+        pandas = pytest.importorskip("pandas")
+        scores = pandas.DataFrame(P, columns=names, index=IDS)
+    else:
+        scores = pa.table(dict(zip(names, P.T)))
+    kind = "probs" if container in ("numpy", "torch") else None
+    found = gc.calibrate(scores, Y, calibrator="ts", kind=kind)
+    assert type(found.probs) is type(scores)
+    values = np.stack([found.probs[n].to_numpy() for n in names], 1) if kind is None else np.asarray(found.probs)
+    expected = gc.calibrate(np.log(P), Y, calibrator="ts", kind="log-probs").probs
+    np.testing.assert_allclose(values, expected, atol=1e-6)
+    assert found.measurement.ece < 0.5 * found.before.ece
+    if container == "pandas":
+        assert list(found.probs.index) == IDS
+
+
+def test_calibrate_takes_names_rows_and_edges():
+    text = np.array(NAMES)[Y].astype(object)
+    text[:5] = None
+    found = gc.calibrate(
+        Z, text, kind="logits", classes=NAMES, on=np.arange(600), edges=np.stack(ring(len(Y))), calibrator="rbs"
+    )
+    assert found.study.graph.y[:5].tolist() == [-1] * 5
+    assert int(found.study.graph.val_mask.sum()) == 595
+    with pytest.raises(ValueError, match="an array does not say what it holds"):
+        gc.calibrate(Z, Y)
+    with pytest.raises(ValueError, match=r"y must have shape \(1500,\)"):
+        gc.calibrate(Z, Y[:5], kind="logits")
+
+
+def test_run_writes_its_calibrated_predictions(tmp_path, run):
+    data = gc.synthetic(400, seed=1)
+    results = gc.run(data, "gcn", ["ts"], seeds=range(1), training=gc.Training(epochs=20))
+    results.save(tmp_path)
+    table = read_table(tmp_path / "calibrated.parquet")
+    assert table.y.tolist() == data.y.tolist()
+    assert table.split.test.tolist() == data.test_mask.tolist()
+    code, _, err = run(
+        "score", tmp_path / "calibrator.safetensors", tmp_path / "calibrated.parquet", "--out", tmp_path / "s"
+    )
+    assert code == 0, err
+    scored = read_table(tmp_path / "s" / "calibrated.parquet")
+    torch.testing.assert_close(scored.log_probs, table.log_probs, atol=1e-5, rtol=0)
