@@ -39,9 +39,9 @@ def summary_blocks(table: Table) -> list[Block]:
         blocks += [Heading(2, title), _means(table, rows), *_compared(table, rows)]
     own = table.preset.title_of(table.preset.own)
     text = (
-        f"Means: over the graphs that a method has, percent where a metric is a share. Below each: {own} minus the method, mean over "
-        "graphs on the runs both have; graphs in which it is better / worse; p of the exact sign-change test over graphs, Holm over "
-        f"the methods; ✓ better, ✗ worse at {LEVEL:.0%}."
+        "Means: over the graphs that a method has, percent where a metric is a share. Below each: "
+        f"{own} minus the method, mean over graphs on the runs both have; graphs in which it is better / worse; "
+        f"p of the exact sign-change test over graphs, Holm over the methods; ✓ better, ✗ worse at {LEVEL:.0%}."
     )
     return [*blocks, paragraph(text)]
 
