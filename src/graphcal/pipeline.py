@@ -267,8 +267,10 @@ def rehearse_all(study: Study, methods: dict[str, Any], last: str) -> dict[str, 
     return None if own is None else {"method": last, "sentence": rehearsal_sentence(methods[last]["title"], own)}
 
 
-def map_of(study: Study, last: str) -> dict[str, Any]:
-    """The probability map before and after the calibrator named last, first seed."""
+def map_of(study: Study, last: str) -> dict[str, Any] | None:
+    """The probability map before and after the calibrator named last, first seed; None without edges."""
+    if study.graph.get("edge_index") is None:
+        return None
     found = node_map(study.log_probs("none")[0], study.log_probs(last)[0], study.graph)
     return {"before": "none", "after": last, **found}
 

@@ -170,6 +170,10 @@ class GraphScaled(Calibration):
         assert self.num_classes is not None
         return Layout(self.num_classes, len(self.gram) > 0, self.graph, self.reads_labels)
 
+    @property
+    def reads_graph(self) -> bool:
+        return self.graph
+
     def context(self, out: Outputs) -> Tensor:
         labels = None
         if self.reads_labels and fingerprint(out.graph) == self.labels_of:  # the graph it was fitted on
