@@ -68,7 +68,9 @@ def _compared(table: Table, rows: Sequence[Row]) -> list[Block]:
     found: dict[str, dict[str, dict[str, float]]] = {m: {} for m in rivals}  # rival -> metric -> graph -> difference
     for m in rivals:
         for metric in asked["tested"]:
-            gaps = _by_graph(rows, lambda row, m=m, metric=metric: _gap(row.entries.get(own), row.entries.get(m), metric))
+            gaps = _by_graph(
+                rows, lambda row, m=m, metric=metric: _gap(row.entries.get(own), row.entries.get(m), metric)
+            )
             found[m][metric] = {graph: values[0] for graph, values in gaps.items()}
     rivals = [m for m in rivals if found[m][asked["tested"][0]]]
     if not rivals:
@@ -92,7 +94,13 @@ def _compared(table: Table, rows: Sequence[Row]) -> list[Block]:
                 [[number(fmean(g.values()), metric, "+"), _counts(g, metric)] if g else ["", ""] for g in inside]
             )
     body = [
-        cells([table.preset.title_of(m), str(len(found[m][asked["tested"][0]])), *(w for column in columns for w in column[k])])
+        cells(
+            [
+                table.preset.title_of(m),
+                str(len(found[m][asked["tested"][0]])),
+                *(w for column in columns for w in column[k]),
+            ]
+        )
         for k, m in enumerate(rivals)
     ]
     return [Grid(header, body)]
