@@ -49,9 +49,11 @@ def bench_work(folder: Path) -> None:
 
 def run_work(folder: Path) -> None:
     """A run and the writing of its results, as `graphcal run` does; written often, so that kills fall into it."""
+    from graphcal.files import check_writable
     from graphcal.pipeline import run
     from graphcal.training import Training
 
+    check_writable(folder)
     found = run("citeseer", calibrators=["ts"], seeds=range(1), training=Training(epochs=3))
     found.record["train_seconds"] = 0.0
     for method in found.record["methods"].values():

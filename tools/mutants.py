@@ -107,7 +107,9 @@ def main() -> None:
         tree = Path(folder) / "tree"
         for part in ("src", "tests", "tools", "docs", "pyproject.toml", "README.md"):
             source = ROOT / part
-            (shutil.copytree if source.is_dir() else shutil.copy)(source, tree / part) if tree.exists() or tree.mkdir() is None else None
+            (shutil.copytree if source.is_dir() else shutil.copy)(
+                source, tree / part
+            ) if tree.exists() or tree.mkdir() is None else None
         for number, mutant in enumerate(mutants, 1):
             if mutant.tests not in sound:
                 sound[mutant.tests] = passes(tree, mutant.tests)
