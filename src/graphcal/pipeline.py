@@ -27,7 +27,7 @@ from graphcal.decisions.rehearsal import rehearsal_sentence, rehearse
 from graphcal.explanation import explain_many
 from graphcal.files import write_atomically
 from graphcal.methods import CALIBRATORS
-from graphcal.metrics import METRICS
+from graphcal.metrics import METRICS, reference_summary
 from graphcal.persist import save
 from graphcal.reports import build, verdict
 from graphcal.reports.maps import node_map
@@ -58,6 +58,7 @@ class Results:
     record: dict[str, Any]
     calibration: Calibration | None = field(default=None, repr=False, compare=False)
     write_calibrated: Callable[[Path], Path] | None = field(default=None, repr=False, compare=False)
+    reference: dict[str, Any] | None = field(default=None, repr=False, compare=False)  # for `graphcal watch`
 
     def value(self, method: str, metric: str) -> float:
         """Mean over seeds, as a fraction."""
@@ -79,7 +80,7 @@ class Results:
         """Write results.json, report.html, calibrator.safetensors and calibrated.parquet; gives the path of the page."""
         write_atomically(Path(folder) / "results.json", json.dumps(self.record, indent=1) + "\n")
         if self.calibration is not None:
-            save(self.calibration, Path(folder) / "calibrator.safetensors")
+            save(self.calibration, Path(folder) / "calibrator.safetensors", self.reference)
         if self.write_calibrated is not None:
             self.write_calibrated(Path(folder) / "calibrated.parquet")
         return write_atomically(Path(folder) / "report.html", build(self.record))
@@ -170,7 +171,8 @@ def results_of(
         "decision": rehearse_all(study, methods, last),
         "map": map_of(study, last),
     }
-    return Results({**record, "verdict": verdict(record)}, calibration, write_calibrated)
+    reference = reference_of(study, methods, last)
+    return Results({**record, "verdict": verdict(record)}, calibration, write_calibrated, reference)
 
 
 def calibrate_files(
@@ -210,7 +212,13 @@ def calibrate_files(
         "kind": table.kind.name,
         "notes": notes,
     }
-    return results_of(study, about, bins, last.calibration, partial(write_calibrated, table, last.log_probs))
+    return results_of(
+        study,
+        about,
+        bins,
+        last.calibration,
+        partial(write_calibrated, table, last.log_probs, drawn=split if table.split is None else None),
+    )
 
 
 def rehearse_all(study: Study, methods: dict[str, Any], last: str) -> dict[str, Any] | None:
@@ -222,6 +230,15 @@ def rehearse_all(study: Study, methods: dict[str, Any], last: str) -> dict[str, 
         method["decision"] = rehearse(study.log_probs(name)[0], study.graph.y, study.graph.test_mask)
     own = methods[last]["decision"]
     return None if own is None else {"method": last, "sentence": rehearsal_sentence(methods[last]["title"], own)}
+
+
+def reference_of(study: Study, methods: dict[str, Any], last: str) -> dict[str, Any]:
+    """What predictions outside training look like now, and what was promised of them: travels with the calibrator."""
+    seen = ~study.graph.train_mask
+    found, own = reference_summary(study.log_probs(last)[0][seen]), methods[last]["decision"]
+    if own is not None and own["threshold"] is not None:
+        found["promise"] = {key: own[key] for key in ("threshold", "max_error", "certainty")}
+    return found
 
 
 def map_of(study: Study, last: str) -> dict[str, Any]:
