@@ -1,6 +1,6 @@
 """A graph that is too large for the usual loop, from files to a measured calibration: seconds and peak memory of every stage.
 
-    python benchmarks/big_graph.py [--nodes 1000000] [--edges 10000000] [--epochs 8] [--calibrators ts,graph-scar]
+    python benchmarks/big_graph.py [--nodes 1000000] [--edges 10000000] [--epochs 8] [--calibrators ts,graph-scaling]
 
 write      a synthetic graph (graphcal.synthetic) as nodes.parquet and edges.parquet: the input, not part of the job
 read       graphcal.read
@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--edges", type=int, default=10_000_000)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--labels-per-class", type=int, default=2_000)
-    parser.add_argument("--calibrators", default="ts,graph-scar")
+    parser.add_argument("--calibrators", default="ts,scar,graph-scaling")
     given = parser.parse_args()
     stages = Stages()
     print("| stage | seconds | peak GiB |\n|---|---|---|")

@@ -53,7 +53,8 @@ def results() -> Any:
     }
     pair = {"ece": {"difference": -0.1, "low": -0.2, "high": 0.0, "p": 0.01}}
     return {
-        "graphcal": "0.1.0", "dataset": "d", "backbone": "gcn", "protocol": "p", "seeds": [0, 1], "nodes": {"train": 1, "val": 2, "test": 3},
+        "graphcal": "0.1.0", "dataset": "d", "backbone": "gcn", "protocol": "p", "seeds": [0, 1],
+        "nodes": {"train": 1, "val": 2, "test": 3},
         "bins": 20, "training": {"lr": 0.1}, "versions": {"torch": "2"}, "command": "graphcal run",
         "methods": {"none": method, "ts": {**method, "title": "TS", "against": pair}},
     }  # fmt: skip
@@ -186,8 +187,10 @@ def record(folder: Path, rng: random.Random) -> None:
         ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "nll", "brier", "signed_gap"), 0.1
     )
     sound = {
-        "spec": cell().to_dict(), "versions": {"torch": "2"}, "seconds": {"train": 1.0, "fit": 0.1, "apply": 0.1, "search": 0.0, "trained": {}},
-        "result": {"test": scores, "unlabelled": scores, "validation": scores, "bins": {}, "nodes": {}, "changed": 0, "fitted": "", "chosen": None},
+        "spec": cell().to_dict(), "versions": {"torch": "2"},
+        "seconds": {"train": 1.0, "fit": 0.1, "apply": 0.1, "search": 0.0, "trained": {}},
+        "result": {"test": scores, "unlabelled": scores, "validation": scores, "bins": {}, "nodes": {},
+                   "changed": 0, "fitted": "", "chosen": None},
     }  # fmt: skip
     content = json.dumps(inputs.broken_tree(sound, rng) if rng.random() < 0.8 else sound).encode()
     (folder / "records").mkdir()

@@ -35,6 +35,12 @@ def fingerprint(graph: Data) -> str | None:
     return f"{int(_scrambled(sums + torch.arange(len(sums))).sum()) & (2**64 - 1):016x}"
 
 
+def is_undirected(edge_index: Tensor) -> bool:
+    """Every edge comes with its reverse (as sums of hashes see it)."""
+    source, target = edge_index.long()
+    return bool(_scrambled(_scrambled(source) + target).sum() == _scrambled(_scrambled(target) + source).sum())
+
+
 def node_keys(graph: Data) -> Tensor | None:
     """One 64-bit integer per node, (N,); None where the nodes have no features."""
     x = graph.get("x")

@@ -11,6 +11,7 @@ seeds      a model that returns only its first rows (``[:batch_size]``) has thei
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcal.checks import as_float, check_mask
+from graphcal.context_tables import is_sampled, rows_of
 from graphcal.core import Calibration, ModelHandle, Outputs
 from graphcal.identity import node_keys
 from graphcal.observation import Pick, observe
@@ -35,7 +37,8 @@ class CalibratedModel(nn.Module):
 
     It is in evaluation mode, and runs the model in it, until ``train()`` is called on it. ``train_mask`` says which nodes of
     the graph that is served are training nodes. ``pick`` names the logits among several tensors, ``node_type`` the nodes of a
-    heterogeneous graph, as in `observe`; ``as_graph(*args, **kwargs) -> Data`` serves calls in which no edges are found.
+    heterogeneous graph, as in `observe`; ``context=calibrate.context(out)`` serves sampled batches, which carry ``n_id`` (or are
+    called with ``n_id=``); ``as_graph(*args, **kwargs) -> Data`` serves calls in which no edges are found.
 
     >>> import graphcal as gc
     >>> data = gc.synthetic(500, seed=0)
@@ -44,6 +47,8 @@ class CalibratedModel(nn.Module):
     >>> gc.CalibratedModel(run.model, calibrate)(data.x, data.edge_index).shape
     torch.Size([500, 5])
     """
+
+    context: Tensor | None  # (N, K) of the whole graph
 
     def __init__(
         self,
@@ -54,15 +59,18 @@ class CalibratedModel(nn.Module):
         pick: Pick | None = None,
         node_type: str | None = None,
         as_graph: Callable[..., Data] | None = None,
+        context: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.model = model
         self.calibration = calibration
+        self.register_buffer("context", context)
         self._train_mask = train_mask
         self._pick, self._node_type, self._as_graph = pick, node_type, as_graph
         self.eval()
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        n_id = kwargs.pop("n_id", None) if "n_id" not in signature_of(self.model) else None
         call = Call(args, kwargs)
         with nullcontext() if self.training else evaluating(self.model):
             logits, model = self._logits(call)
@@ -70,6 +78,10 @@ class CalibratedModel(nn.Module):
             self._check_classes(logits)
             return self.calibration.from_context(logits, logits.new_empty(len(logits), 0))
         graph = self._graph(call)
+        if n_id is not None:
+            graph.n_id = n_id
+        if is_sampled(graph, self.calibration.fitted_on):
+            return self._of_a_batch(logits, graph.get("n_id"))
         if graph.num_nodes is not None and len(logits) < int(graph.num_nodes):
             return self._plain(logits)
         graph.num_nodes = len(logits)
@@ -131,6 +143,28 @@ class CalibratedModel(nn.Module):
         if not getattr(self.calibration, "reads_hidden", False):
             return Outputs(logits, graph, model=model)
         return observe(self.model, graph, call=lambda module, _: module(*call.args, **call.kwargs), pick=self._pick)
+
+    def _of_a_batch(self, logits: Tensor, n_id: Tensor | None) -> Tensor:
+        """By the table's rows of the batch's nodes; by the plain form where there is no table, or the nodes are not named."""
+        name = type(self.calibration).__name__
+        if not self._by_context:
+            raise ValueError(
+                f"this is a sampled batch, in which neighbours are missing, and {name} reads them all: serve whole graphs, or "
+                "choose a calibrator that says what it reads off the graph (Calibration.context): ts, scar, graph-scaling"
+            )
+        if self.context is None or n_id is None:
+            lacks = (
+                "CalibratedModel(..., context=calibrate.context(out)) of the whole graph"
+                if n_id is not None
+                else "n_id="
+            )
+            warnings.warn(
+                f"a sampled batch, in which neighbours are missing, gets the plain form of {name}; all of it needs {lacks}",
+                stacklevel=3,
+            )
+            return self._plain(logits)
+        self._check_classes(logits)
+        return self.calibration.from_context(logits, rows_of(self.context, n_id[: len(logits)]))
 
     def _plain(self, logits: Tensor) -> Tensor:
         """For nodes whose neighbourhood is not known: rows of NaN for what the calibration reads off the graph."""

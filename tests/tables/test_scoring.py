@@ -20,7 +20,7 @@ from graphcal.methods import CALIBRATORS
 from graphcal.tables.columnar import calibrated_block
 from graphcal.tables.jobs import jobs_of
 from graphcal.tables.kinds import Kind
-from graphcal.tables.layouts import Layout
+from graphcal.tables.layouts import TableLayout
 from graphcal.tables.profiles import Profile, drift, drift_text
 from graphcal.tables.scorer import Scorer
 from graphcal.tables.scoring import score
@@ -257,7 +257,7 @@ def test_a_graph_aware_calibrator_scores_with_edges_and_without_a_graph_refuses(
 
 def test_the_scorer_is_one_picklable_function_of_a_batch():
     calibration = CALIBRATORS["ts"]().fit(model_outputs(), on=model_outputs().graph.val_mask)
-    scorer = Scorer(calibration, Layout("wide", "logits", SCORES), Kind("logits"), tuple("01234"))
+    scorer = Scorer(calibration, TableLayout("wide", "logits", SCORES), Kind("logits"), tuple("01234"))
     scorer = pickle.loads(pickle.dumps(scorer))
     batches = table().to_batches(max_chunksize=700)
     mapped = list(scorer.map(iter(batches)))
