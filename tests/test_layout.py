@@ -18,7 +18,7 @@ FLOORS = [
     {"core", "graphs"},
     {"engine", "metrics"},
     {"methods", "models", "datasets"},
-    {"training", "observation", "persist"},
+    {"training", "observation", "persist", "context_tables"},
     {"serving", "study"},
     {"decisions"},
     {"theory", "tuning", "tables"},

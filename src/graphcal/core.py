@@ -72,7 +72,9 @@ class Outputs:
 
     def __post_init__(self) -> None:
         check_logits(self.logits)
-        object.__setattr__(self, "logits", as_float(self.logits))
+        object.__setattr__(self, "logits", as_float(self.logits).detach())  # a frozen view: no gradient goes through it
+        if self.hidden is not None:
+            object.__setattr__(self, "hidden", as_float(self.hidden).to(self.logits.dtype).detach())
         object.__setattr__(self, "graph", tidied(self.graph, self.num_nodes))
         check_graph(self.graph, *self.logits.shape)
         if self.final is not None and len(self.final.weight) != self.num_classes:
