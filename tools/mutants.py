@@ -55,12 +55,8 @@ def load_libraries() -> None:
     """Before the forks; nothing of graphcal."""
     import hypothesis  # noqa: F401
     import numpy  # noqa: F401
-    import pyarrow.parquet
     import pytest  # noqa: F401
-    import scipy.stats
-    import sklearn.isotonic
     import torch
-    import torch_geometric.data
     import typer  # noqa: F401
 
     torch.set_num_threads(1)
@@ -107,7 +103,9 @@ def main() -> None:
         tree = Path(folder) / "tree"
         for part in ("src", "tests", "tools", "docs", "pyproject.toml", "README.md"):
             source = ROOT / part
-            (shutil.copytree if source.is_dir() else shutil.copy)(source, tree / part) if tree.exists() or tree.mkdir() is None else None
+            (shutil.copytree if source.is_dir() else shutil.copy)(
+                source, tree / part
+            ) if tree.exists() or tree.mkdir() is None else None
         for number, mutant in enumerate(mutants, 1):
             if mutant.tests not in sound:
                 sound[mutant.tests] = passes(tree, mutant.tests)
