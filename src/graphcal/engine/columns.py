@@ -31,7 +31,7 @@ class ColumnSet(Protocol):
     """What a convex fit needs of its columns."""
 
     def unit(self, floor: float) -> tuple[ColumnSet, Tensor, Tensor]:
-        """ColumnSet of unit size, the sizes (K,), and which are not nothing (K,): at most ``floor``; softmax sees contrasts only."""
+        """Columns of unit size, the sizes (K,), and which are above ``floor`` (K,); softmax sees contrasts only."""
 
     def apply(self, theta: Tensor) -> Tensor:
         """X theta, (n, C)."""

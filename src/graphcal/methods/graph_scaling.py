@@ -28,7 +28,7 @@ distribution with the old class on top can say that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -122,6 +122,20 @@ class GraphScaling:
         columns = _columns(layout, z[nodes], context, state)
         fitted = fit_stack(layout, columns, z[nodes], y, scale, self.left_out, keep=self.predictions == "keep")
         return GraphScaled(**state, **_fit_state(fitted))
+
+
+@dataclass(frozen=True)
+class KeptGraphScaling(GraphScaling):
+    """Graph scaling that never changes a prediction: nodes whose prediction it does not believe are held, and said to be.
+
+    The same as ``GraphScaling(predictions="keep")``, under a name of its own for tables and commands.
+    """
+
+    predictions: str = "keep"
+
+    card: ClassVar[Card] = replace(
+        GraphScaling.card, title="Graph scaling, predictions kept (ours)", keeps_predictions=True
+    )
 
 
 class GraphScaled(Calibration):
