@@ -34,7 +34,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitted_on, training_set_of
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes, training_set_of
 from graphcal.engine.graph_columns import FactUnits, Layout, centred, raw_facts, read_context
 from graphcal.engine.node_order import fitting_order
 from graphcal.engine.stacking import leading, mixture, pooled
@@ -99,6 +99,7 @@ class GraphScaling:
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> GraphScaled:
         """Ridges, members and their weights of least leave-one-out NLL on the nodes ``on``; ``stop`` is not used."""
+        on = fitting_nodes(out, on)
         nodes = fitting_order(out, on)
         z, y = centred(out.logits), out.graph.y[nodes]
         graph = out.graph.get("edge_index") is not None
@@ -153,7 +154,7 @@ class GraphScaled(Calibration):
     high: Tensor
     gram: Tensor  # (C, C), or (0, 0) where the final layer is not known
     bias: Tensor  # (C,)
-    train_keys: Tensor  # of the training nodes
+    train_keys: Tensor  # of the training nodes (graphcal.identity)
     label_nodes: Tensor  # labelled nodes that neighbours are counted among, and their labels; empty otherwise
     label_values: Tensor
     graph: bool  # the edges were known
