@@ -86,10 +86,8 @@ def duckdb_softmax(source: Path, out: Path, calibrator: Path, workers: int) -> N
     duckdb.sql(f"SET threads = {workers}")
     rows = f"read_parquet('{source}/*.parquet')"
     if "logits" in pq.read_schema(next(source.iterdir())).names:
-        exps = "list_transform(logits, z -> exp(0.7 * (z - list_max(logits)))) AS e"
-        query = (
-            f"SELECT id, list_transform(e, x -> (x / list_sum(e))::FLOAT) AS probs FROM (SELECT id, {exps} FROM {rows})"
-        )
+        exps = "list_transform(logits, lambda z: exp(0.7 * (z - list_max(logits)))) AS e"
+        query = f"SELECT id, list_transform(e, lambda x: (x / list_sum(e))::FLOAT) AS probs FROM (SELECT id, {exps} FROM {rows})"
         duckdb.sql(f"COPY ({query}) TO '{out}' (FORMAT parquet, PER_THREAD_OUTPUT)")
         return
     exps = ", ".join(f"exp((logit_{c} - top) * 0.7) AS e{c}" for c in range(CLASSES))
@@ -147,9 +145,9 @@ def save_calibrator(path: Path, layout: str) -> None:
     gc.save(Temperature(scale=torch.tensor([0.7]), num_classes=CLASSES, fitted_on={"table": known}), path)
 
 
-def compare(rows: list[int], folder: Path, workers: int, repeats: int) -> list[dict[str, Any]]:
+def compare(rows: list[int], layouts: list[str], folder: Path, workers: int, repeats: int) -> list[dict[str, Any]]:
     found = []
-    for layout in LAYOUTS:
+    for layout in layouts:
         calibrator = folder / f"{layout}.safetensors"
         save_calibrator(calibrator, layout)
         for count in rows:
@@ -212,6 +210,7 @@ def picture(found: list[dict[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=float, nargs="+", default=[1, 5], help="millions")
+    parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS))
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -226,7 +225,7 @@ def main() -> None:
         print(json.dumps(run_task(args.task, args.source, args.out, args.calibrator, args.workers)))
         return
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        found = compare([int(1e6 * r) for r in args.rows], Path(folder), args.workers, args.repeats)
+        found = compare([int(1e6 * r) for r in args.rows], args.layouts, Path(folder), args.workers, args.repeats)
     print(json.dumps(found) if args.json else markdown(found, args.workers))
     if args.write:
         from graphcal.files import write_atomically

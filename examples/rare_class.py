@@ -25,7 +25,13 @@ def main() -> None:
     certify = data.test_mask & (torch.rand(len(data.y), generator=torch.Generator().manual_seed(2)) < 0.2)
     for precision in (0.9, 0.7):
         selected = gc.decide(
-            log_probs, data.y, certify=certify, pool=data.test_mask, positive=RARE, max_error=1 - precision, random_draw=True
+            log_probs,
+            data.y,
+            certify=certify,
+            pool=data.test_mask,
+            positive=RARE,
+            max_error=1 - precision,
+            random_draw=True,
         )
         print(f"precision {precision:.0%}: {selected.sentence}")
 

@@ -50,7 +50,9 @@ def main() -> None:
     for name in ("none", "ts", "graph-scaling"):
         calibrate = gc.CALIBRATORS[name]().fit(out, on=data.val_mask)
         found = gc.evaluate(calibrate(out), data.y, data.test_mask)
-        print(f"{name:14} accuracy {found.accuracy:.3f}  NLL {found.nll:.3f}  ECE {found.ece:.3f} (floor {found.ece_floor:.3f})")
+        print(
+            f"{name:14} accuracy {found.accuracy:.3f}  NLL {found.nll:.3f}  ECE {found.ece:.3f} (floor {found.ece_floor:.3f})"
+        )
 
     drawn = data.test_mask & (torch.rand(len(data.y), generator=torch.Generator().manual_seed(0)) < 0.5)
     decision = gc.decide(out, calibrate, certify=drawn, pool=data.test_mask, max_error=0.2, random_draw=True)

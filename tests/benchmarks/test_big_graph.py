@@ -23,7 +23,7 @@ def test_a_small_graph_goes_through_every_stage(capsys, monkeypatch):
         "observe, graphcal's model",
         "ts: fit, apply, measure",
     ):
-        assert re.search(rf"\| {re.escape(stage)} \| \d+\.\d \| \d+\.\d\d \|", printed), stage
+        assert re.search(rf"\| {re.escape(stage)} \| \d+\.\d \| \d+\.\d \| \d+\.\d\d \|", printed), stage
     assert "1,500 nodes" in printed
     assert float(re.search(r"differ by (\S+) at most", printed)[1]) < 1e-4
     accuracy, _, nll = re.search(r"\| ts \| (\S+) \| (\S+) \| (\S+) \|", printed).groups()

@@ -31,7 +31,7 @@ class ColumnSet(Protocol):
     """What a convex fit needs of its columns."""
 
     def unit(self, floor: float) -> tuple[ColumnSet, Tensor, Tensor]:
-        """ColumnSet of unit size, the sizes (K,), and which are not nothing (K,): at most ``floor``; softmax sees contrasts only."""
+        """Columns of unit size, the sizes (K,), and which are above ``floor`` (K,); softmax sees contrasts only."""
 
     def apply(self, theta: Tensor) -> Tensor:
         """X theta, (n, C)."""
@@ -109,7 +109,7 @@ class StructuredColumns:
         """Where the parameters of each field stand, and those of the own terms, class by class."""
         widths = [*(r.shape[1] for r in self.rows), self.own.shape[1] * self.own.shape[2]]
         ends = [0, *itertools.accumulate(widths)]
-        return [slice(a, b) for a, b in zip(ends, ends[1:])]
+        return [slice(a, b) for a, b in itertools.pairwise(ends)]
 
     def part(self, nodes: slice) -> StructuredColumns:
         return StructuredColumns([f[nodes] for f in self.fields], [r[nodes] for r in self.rows], self.own[nodes])

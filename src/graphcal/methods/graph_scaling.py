@@ -13,7 +13,7 @@ probabilities are mixed with the weights that explain the labels best when every
 prior of a few observations for each member and some more for TS where there are few labels. So with little data it is near TS.
 A mixture of calibrated members is less sure than it should be; one exponent, fitted the same way, makes up for that.
 
-*Fallback.* Stack -> SCAR with a temperature -> TS -> the model itself: the first whose leave-one-out NLL is below that of the ones
+*Fallback.* Stack -> SCAR with a temperature -> TS -> the model itself: the first whose leave-one-out NLL is below that of all
 after it. ``note`` says which, and what the fit found.
 
 *Knowing the training set* is one fact (is the node next to it?). Both forms are fitted, with and without; the second serves
@@ -22,13 +22,13 @@ fitted nodes were like it.
 
 *Keeping predictions* (``predictions="keep"``): a distribution whose largest entry is another class is replaced by the nearest one
 that keeps the prediction (`graphcal.engine.stacking.pooled`). Such nodes are *held*: the fit does not believe their prediction.
-The matrix and the largest member are then left out of the stack: most of what they know is which other class it is, and no
-distribution with the old class on top can say that.
+Members with class terms are then left out of the stack: most of what they know is which other class it is, and no distribution
+with the old class on top can say that; with them NLL is lower and ECE higher.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -122,6 +122,20 @@ class GraphScaling:
         columns = _columns(layout, z[nodes], context, state)
         fitted = fit_stack(layout, columns, z[nodes], y, scale, self.left_out, keep=self.predictions == "keep")
         return GraphScaled(**state, **_fit_state(fitted))
+
+
+@dataclass(frozen=True)
+class KeptGraphScaling(GraphScaling):
+    """Graph scaling that never changes a prediction: nodes whose prediction it does not believe are held, and said to be.
+
+    The same as ``GraphScaling(predictions="keep")``, under a name of its own for tables and commands.
+    """
+
+    predictions: str = "keep"
+
+    card: ClassVar[Card] = replace(
+        GraphScaling.card, title="Graph scaling, predictions kept (ours)", keeps_predictions=True
+    )
 
 
 class GraphScaled(Calibration):

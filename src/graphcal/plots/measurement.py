@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 BLUE, VERMILLION = "#0072b2", "#d55e00"
 CYCLE = (BLUE, VERMILLION, "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 MARKERS = "osD^vP"
+FEW = 5  # nodes of a bin that is drawn hollow
 
 
 def ink(ax: Axes) -> str:
@@ -59,7 +60,10 @@ def draw_reliability(rel: Reliability, ax: Axes, label: str | None = None, count
         (acc >= conf, BLUE, "o", "under-confident"),
         (acc < conf, VERMILLION, "s", "over-confident"),
     ):
-        ax.plot(conf[side], acc[side], marker, color=colour, markersize=5, label=name)
+        many = rel.count.numpy()[full] >= FEW
+        ax.plot(conf[side & many], acc[side & many], marker, color=colour, markersize=5, label=name)
+        few = side & ~many  # hollow: hardly anything is known of them
+        ax.plot(conf[few], acc[few], marker, color=colour, markersize=4, markerfacecolor="none", alpha=0.7)
     if counts:
         share = (rel.count / rel.count.sum()).numpy()
         ax.bar(

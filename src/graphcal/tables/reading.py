@@ -180,7 +180,13 @@ def check_predictions(
     """A column of predictions must name the class of the highest score: else the order of the classes is another one."""
     name = layout.roles.get("prediction")
     ours = layout.scores[0].startswith("calibrated_")  # beside the scores of the engine, which may be called pred
-    if name not in rows.column_names or layout.form in ("long", "top-label") or layout.names is not None or ours:
+    if (
+        name is None
+        or name not in rows.column_names
+        or layout.form in ("long", "top-label")
+        or layout.names is not None
+        or ours
+    ):
         return
     if is_list(rows.schema.field(name).type):
         return
