@@ -12,7 +12,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
@@ -72,7 +72,9 @@ class Outputs:
 
     def __post_init__(self) -> None:
         check_logits(self.logits)
-        object.__setattr__(self, "logits", as_float(self.logits))
+        object.__setattr__(self, "logits", as_float(self.logits).detach())  # a frozen view: no gradient goes through it
+        if self.hidden is not None:
+            object.__setattr__(self, "hidden", as_float(self.hidden).to(self.logits.dtype).detach())
         object.__setattr__(self, "graph", tidied(self.graph, self.num_nodes))
         check_graph(self.graph, *self.logits.shape)
         if self.final is not None and len(self.final.weight) != self.num_classes:
@@ -137,6 +139,8 @@ class Calibration(nn.Module):
     else is known of the fit (see the function of that name).
     A calibration says how it calibrates by `context` and `from_context`, or by ``forward`` where it reads more than those.
     """
+
+    reads_hidden: ClassVar[bool] = False  # it needs the last representations, not only the logits
 
     def __init__(
         self, *, num_classes: int | None = None, fitted_on: Mapping[str, Any] | None = None, **state: Any
