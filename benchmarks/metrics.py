@@ -3,26 +3,46 @@
     python benchmarks/metrics.py                # a table
     python benchmarks/metrics.py --json         # the same as JSON
     python benchmarks/metrics.py --rows 100000  # quick
+    python benchmarks/metrics.py --scale results    # evaluate and SCAR().fit against N: results/scale-metrics.md and .svg
 
 Both get the rows as they take them: graphcal (N, C) log-probabilities, netcal (N, C) probabilities. graphcal's time
 includes its check that the rows are log-probabilities. Memory is the largest amount that graphcal's arrays hold at once
 beyond the inputs (traced in a run of its own): a few copies of one chunk for each thread, whatever the number of rows.
 The streaming tally (sixteen metrics in one pass) is timed beside it.
+
+`--scale` measures each number of nodes in a process of its own: wall seconds, seconds of all cores together (what a busy machine
+does not change), and the most memory the process had beyond what it had before, inputs and graph included in that. `evaluate` has
+everything on: intervals by nodes and by neighbourhoods, tests, slices, five binnings, smooth and kernel ECE, refinement.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import resource
+import subprocess
+import sys
 import time
 import tracemalloc
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch_geometric.data import Data
 
-from graphcal.metrics import Tally, ece
+from graphcal.core import Outputs
+from graphcal.files import write_atomically
+from graphcal.graphs import structure
+from graphcal.methods import SCAR
+from graphcal.metrics import Tally, ece, evaluate, inputs
+from graphcal.plots.figure import panels, svg
+
+NODES = (62_500, 125_000, 250_000, 500_000, 1_000_000, 2_000_000)
+LABELS = (25_000, 50_000, 100_000, 200_000)
+CLASSES = 10
 
 
 def peak_mb(f: Callable[[], Any]) -> float:
@@ -86,6 +106,123 @@ def measure(rows: int, classes: int, bins: int, repeats: int) -> dict[str, Any]:
     }
 
 
+# --------------------------------------------------------------------------------------------------- against the size
+
+
+def graph_of(nodes: int, y: torch.Tensor, labelled: int) -> Data:
+    """Three random edges per node in both directions; the first nodes train, the next are for validation, the rest is test."""
+    g = torch.Generator().manual_seed(1)
+    edges, place = torch.randint(nodes, (2, 3 * nodes), generator=g), torch.arange(nodes)
+    masks = {"train_mask": place < nodes // 100, "test_mask": place >= nodes // 100 + labelled}
+    masks["val_mask"] = ~(masks["train_mask"] | masks["test_mask"])
+    return Data(edge_index=torch.cat([edges, edges.flip(0)], 1), y=y, num_nodes=nodes, **masks)
+
+
+def job_of(what: str, size: int) -> Callable[[], Any]:
+    """What is timed, with its inputs made and the facts of its graph known."""
+    nodes = size if what != "fit" else size + size // 2
+    log_probs, y = made(nodes, CLASSES)
+    if what == "ece":
+        return lambda: ece(log_probs, y)
+    if what == "fit":
+        graph = graph_of(nodes, y, size)
+        weight = 0.3 * torch.randn(CLASSES, 64, generator=torch.Generator().manual_seed(2))
+        out = Outputs.from_logits(log_probs, graph, weight, torch.zeros(CLASSES))
+        _ = structure(graph).next_to_training
+        return lambda: SCAR().fit(out, on=graph.val_mask)
+    graph = graph_of(nodes, y, nodes // 100)
+    _ = structure(graph).hops, structure(graph).degree
+    if what == "rows":  # as few nodes are measured: nodes drawn again one by one
+        inputs.RESAMPLE_UP_TO = nodes
+    return lambda: evaluate(log_probs, y, graph.test_mask, graph)
+
+
+def peak_gb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def one_size(what: str, size: int) -> dict[str, float]:
+    """Wall seconds, seconds of all cores and gigabytes beyond the inputs, in this process."""
+    job_of(what, 2_000)()  # first calls load code
+    job, before = job_of(what, size), peak_gb()
+    wall, cores = time.perf_counter(), time.process_time()
+    job()
+    return {
+        "wall": time.perf_counter() - wall,
+        "cores": time.process_time() - cores,
+        "gb": peak_gb() - before,
+    }
+
+
+def in_own_process(what: str, size: int) -> dict[str, float]:
+    command = [sys.executable, __file__, "--one", what, "--rows", str(size)]
+    calm = {**os.environ, "OMP_WAIT_POLICY": "passive"}  # threads that wait do not count as work
+    found: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, env=calm).stdout)
+    print(what, size, found, flush=True)
+    return found
+
+
+def scale_page(evaluated: dict[int, Any], passed: dict[int, Any], rows: dict[int, Any], fitted: dict[int, Any]) -> str:
+    """Both tables."""
+    lines = [
+        "# Measuring and fitting against the number of nodes", "", "![cost against size](scale-metrics.svg)", "",
+        f"`gc.evaluate(log_probs, y, mask, graph)` with everything on, {CLASSES} classes, six directed edges per node; `ece` is one",
+        "pass over the same rows. *Seconds* are wall seconds, *core seconds* those of all cores together. *GB* is the most memory",
+        "beyond inputs and graph. *Growth*: core seconds divided by those of half as many nodes.", "",
+        "| nodes | seconds | core seconds | growth | GB | core seconds of one `ece` | ratio |", "|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for n, m in evaluated.items():
+        grown = f"{m['cores'] / evaluated[n // 2]['cores']:.2f}" if n // 2 in evaluated else "–"
+        once = passed[n]["cores"]
+        lines.append(
+            f"| {n:,} | {m['wall']:.1f} | {m['cores']:.1f} | {grown} | {m['gb']:.2f} | {once:.2f} | {m['cores'] / once:.0f} |"
+        )
+    for n, m in rows.items():
+        ours = evaluated[n]["cores"]
+        lines += ["", f"With nodes drawn again one by one, as up to {inputs.RESAMPLE_UP_TO:,} nodes, {n:,} nodes take "
+                  f"{m['cores']:.0f} core seconds and {m['gb']:.2f} GB: {m['cores'] / ours:.0f} times as long."]  # fmt: skip
+    lines += [
+        "",
+        "## SCAR().fit",
+        "",
+        "| validation nodes | seconds | core seconds | growth | GB |",
+        "|---|---|---|---|---|",
+    ]
+    for n, m in fitted.items():
+        grown = f"{m['cores'] / fitted[n // 2]['cores']:.2f}" if n // 2 in fitted else "–"
+        lines.append(f"| {n:,} | {m['wall']:.1f} | {m['cores']:.1f} | {grown} | {m['gb']:.2f} |")
+    load = os.getloadavg()[0]
+    lines += ["", "## How it was made", "", "    python benchmarks/metrics.py --scale results", "",
+              f"Machine: {os.cpu_count()} cores, no GPU; load average at the end {load:.1f}. torch {torch.__version__}, "
+              f"{torch.get_num_threads()} threads."]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def draw_scale(evaluated: dict[int, Any], fitted: dict[int, Any]) -> str:
+    figure, axes = panels(1, 3)
+    for ax, found, key, title in (
+        (axes[0, 0], evaluated, "cores", "evaluate: core seconds"),
+        (axes[0, 1], evaluated, "gb", "evaluate: GB beyond the inputs"),
+        (axes[0, 2], fitted, "cores", "SCAR().fit: core seconds"),
+    ):
+        ax.plot(list(found), [m[key] for m in found.values()], "o-")
+        ax.set_title(title, fontsize=9)
+        ax.set_xlabel("nodes")
+        ax.set_xlim(0)
+        ax.set_ylim(0)
+    return svg(figure)
+
+
+def measure_scale(folder: Path) -> None:
+    """Every size, then the page and its picture."""
+    evaluated, passed, fitted = ({n: in_own_process(what, n) for n in sizes} for what, sizes in (
+        ("evaluate", NODES), ("ece", NODES), ("fit", LABELS)
+    ))  # fmt: skip
+    rows = {NODES[0]: in_own_process("rows", NODES[0])}
+    print(write_atomically(folder / "scale-metrics.svg", draw_scale(evaluated, fitted)))
+    print(write_atomically(folder / "scale-metrics.md", scale_page(evaluated, passed, rows, fitted)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=10_000_000)
@@ -93,7 +230,15 @@ def main() -> None:
     parser.add_argument("--bins", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--scale", type=Path, metavar="FOLDER", help="evaluate and SCAR().fit against N, written there")
+    parser.add_argument("--one", choices=["evaluate", "rows", "ece", "fit"], help="one size of --scale, as JSON")
     args = parser.parse_args()
+    if args.scale:
+        measure_scale(args.scale)
+        return
+    if args.one:
+        print(json.dumps(one_size(args.one, args.rows)))
+        return
     found = measure(args.rows, args.classes, args.bins, args.repeats)
     if args.json:
         print(json.dumps(found))

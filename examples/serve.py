@@ -1,6 +1,6 @@
 """Serve a calibrated model: save it, restore it in a process that only serves, answer by graph, by node and by sampled batch.
 
-    python examples/serve.py
+python examples/serve.py
 """
 
 from __future__ import annotations

@@ -148,6 +148,55 @@ def test_double_precision_in_and_out(name, fitted, out):
     assert same.float().mean() >= 0.98  # a step function may put a probability on its edge to either side
 
 
+HALVES = (torch.float16, torch.bfloat16)
+
+
+@pytest.mark.parametrize("half", HALVES, ids=str)
+def test_half_precision_is_computed_in_single(name, half, fitted, out):
+    """Logits in half precision give what the same numbers in single precision give; autocast hands such logits over."""
+    coarse = out.logits.to(half)
+    narrow, wide = replace(out, logits=coarse), replace(out, logits=coarse.float())
+    assert fitted(narrow).dtype == torch.float32
+    assert torch.equal(fitted(narrow), fitted(wide))
+    refitted = fit(name, narrow, epochs=3)(narrow)
+    assert torch.isfinite(refitted).all()
+
+
+def test_logits_that_require_a_gradient(name, fitted, out):
+    tracked = replace(out, logits=out.logits.clone().requires_grad_(), hidden=out.hidden.clone().requires_grad_())
+    assert torch.equal(fitted(tracked), fitted(out))
+    assert not fit(name, tracked, epochs=3)(tracked).requires_grad
+
+
+@pytest.mark.parametrize("scale", [1e10, 1e14])
+def test_very_large_logits_stay_finite(name, scale):
+    graph, g = random_graph(), torch.Generator().manual_seed(3)
+    out = with_logits(scale * (2 * torch.rand(150, 4, generator=g) - 1), graph)
+    log_probs = fit(name, out, epochs=3)(out)
+    assert not torch.isnan(log_probs).any()
+    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(out.num_nodes), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("scale", [1e19, 1e30])
+def test_logits_whose_squares_overflow_are_refused(name, out, scale):
+    blown = out.logits.clone()
+    blown[7] *= scale / blown[7].abs().max()
+    with pytest.raises(ValueError, match=r"logits reach 1e\+\d\d \(row 7\)"):
+        replace(out, logits=blown)
+
+
+def test_features_that_are_not_finite_are_refused_or_not_read(name, fitted, out):
+    broken = out.graph.clone()
+    broken.x = broken.x.clone()
+    broken.x[3, 0], broken.x[60, 1] = torch.nan, torch.inf
+    try:
+        log_probs = fitted(replace(out, graph=broken))
+    except ValueError as refused:
+        assert "not finite" in str(refused)
+    else:
+        assert torch.equal(log_probs, fitted(out))
+
+
 def test_all_state_moves_with_the_module(name, fitted, out):
     """Every tensor is a buffer, so `.to(device)` takes all of it along; on another device it works where there is one."""
     for module in fitted.modules():

@@ -11,7 +11,7 @@ from conftest import random_graph
 from graphcal.decisions.rehearsal import rehearsal_sentence, rehearse
 from graphcal.metrics import evaluate
 from graphcal.reports import verdict
-from graphcal.reports.node_map import node_map
+from graphcal.reports.maps import node_map
 
 SCALES = {"none": 0.45, "ts": 1.0, "scar": 0.9, "sharp": 2.2}
 TITLES = {"none": "Uncalibrated", "ts": "Temperature scaling", "scar": "SCAR"}

@@ -19,7 +19,7 @@ FLOORS = [
     {"core"},
     {"engine", "metrics"},
     {"methods", "models", "datasets"},
-    {"training", "observation", "known_calibrations", "older_files"},
+    {"training", "observation", "known_calibrations", "older_files", "context_tables"},
     {"exporting"},
     {"serving", "study"},
     {"persist"},

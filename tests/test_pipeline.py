@@ -23,11 +23,12 @@ def test_run_on_ones_own_graph_and_test_labels_never_choose():
     other = graph.clone()
     other.y = torch.where(graph.test_mask, (graph.y + 1) % 4, graph.y)
     again = graphcal.run(other, seeds=[0, 1], training=training)
-    for name in ("none", "ts", "scar", "graph-scar"):
+    for name in ("none", "ts", "scar", "graph-scaling-keep", "graph-scaling"):
         one, two = results.record["methods"][name], again.record["methods"][name]
         assert one["fitted"] == two["fitted"]
         assert one["ece_floor"] == two["ece_floor"]  # the confidences are the same
         assert one["accuracy"] != two["accuracy"]
+    assert results.record["recommended"] == again.record["recommended"]
     assert results.verdict in results._repr_html_()
 
 
@@ -52,3 +53,12 @@ def test_the_nodes_that_changed_most_are_explained(results):
     for node in changed:
         assert node["explanation"]["sentence"].startswith(f"Node {node['node']} is class ")
     assert "changed" not in results.record["methods"]["none"]
+
+
+def test_what_is_recommended_has_the_least_held_out_loss_or_keeps_predictions_within_its_error(results):
+    found = results.record["recommended"]
+    best = min(found["held_out_nll"], key=found["held_out_nll"].get)
+    assert found["method"] == best or found["method"] != "graph-scaling"
+    assert set(found["held_out_nll"]) == set(results.record["methods"])
+    assert found["method"] in results.recommended
+    assert "held-out NLL" in results.recommended

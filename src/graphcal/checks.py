@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+LARGEST = 1e15  # a logit: squares, and sums of them over many nodes, stay within single precision
+
 
 def as_float(values: Any) -> Tensor:
     """In single precision or better: half precision has too few digits to calibrate in."""
@@ -31,6 +33,12 @@ def check_logits(logits: Tensor) -> None:
         raise ValueError(
             f"logits are not finite in {int(broken.sum())} of {len(logits)} rows (first: row {row}: "
             f"{logits[row].tolist()}); look for overflow or missing features in the model"
+        )
+    if len(logits) and float(logits.detach().abs().max()) > LARGEST:
+        row = int(logits.detach().abs().amax(-1).argmax())
+        raise ValueError(
+            f"logits reach {float(logits[row].detach().abs().max()):.3g} (row {row}); beyond {LARGEST:.0e} their squares overflow, and "
+            "every probability is 0 or 1 long before: look for what blew up in the model"
         )
     if len(logits) and normalisation_of(logits) == "probabilities":
         raise ValueError(

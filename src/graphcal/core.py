@@ -9,7 +9,6 @@ A model is run once; everything after is a function of that frozen view. Hyper-p
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -19,7 +18,7 @@ from torch import Generator, Tensor, nn
 from torch_geometric.data import Data
 
 from graphcal.checks import as_float, check_graph, check_logits, check_mask, tidied
-from graphcal.identity import fingerprint, node_keys
+from graphcal.identity import fingerprint, is_undirected, node_keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +71,9 @@ class Outputs:
 
     def __post_init__(self) -> None:
         check_logits(self.logits)
-        object.__setattr__(self, "logits", as_float(self.logits))
+        object.__setattr__(self, "logits", as_float(self.logits).detach())  # a frozen view: no gradient goes through it
+        if self.hidden is not None:
+            object.__setattr__(self, "hidden", as_float(self.hidden).to(self.logits.dtype).detach())
         object.__setattr__(self, "graph", tidied(self.graph, self.num_nodes))
         check_graph(self.graph, *self.logits.shape)
         if self.final is not None and len(self.final.weight) != self.num_classes:
@@ -140,9 +141,9 @@ class Calibration(nn.Module):
 
     reads_hidden: ClassVar[bool] = False  # it needs the last representations, not only the logits
 
-    def __init__(
-        self, *, num_classes: int | None = None, fitted_on: Mapping[str, Any] | None = None, **state: Any
-    ) -> None:
+    num_classes: int | None
+
+    def __init__(self, *, num_classes: Any = None, fitted_on: Any = None, **state: Any) -> None:
         super().__init__()
         self.num_classes = num_classes
         self.fitted_on = dict(fitted_on or {})
@@ -252,6 +253,7 @@ def fitted_on(out: Outputs, on: Tensor) -> dict[str, Any]:
         "fitting_nodes": int(check_mask(on, out.num_nodes, "on").sum()),
         "nodes": out.num_nodes,
         "edges": None if graph.get("edge_index") is None else int(graph.edge_index.shape[1]),
+        "undirected": None if graph.get("edge_index") is None else is_undirected(graph.edge_index),
         "fingerprint": fingerprint(graph),
         "class_names": None if names is None else [str(name) for name in names],
     }

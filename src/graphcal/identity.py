@@ -35,6 +35,12 @@ def fingerprint(graph: Data) -> str | None:
     return f"{int(_scrambled(sums + torch.arange(len(sums))).sum()) & (2**64 - 1):016x}"
 
 
+def is_undirected(edge_index: Tensor) -> bool:
+    """Every edge comes with its reverse (as sums of hashes see it)."""
+    source, target = edge_index.long()
+    return bool(_scrambled(_scrambled(source) + target).sum() == _scrambled(_scrambled(target) + source).sum())
+
+
 def node_keys(graph: Data) -> Tensor | None:
     """One 64-bit integer per node, (N,); None where the nodes have no features."""
     x = graph.get("x")
@@ -81,7 +87,8 @@ def _odd_numbers(count: int) -> np.ndarray:
     state = (np.arange(1, count + 1, dtype=np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return ((state ^ (state >> np.uint64(31))) | np.uint64(1)).view(np.int64)
+    odd: np.ndarray = ((state ^ (state >> np.uint64(31))) | np.uint64(1)).view(np.int64)
+    return odd
 
 
 def _scrambled(keys: Tensor) -> Tensor:

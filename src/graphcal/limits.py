@@ -39,8 +39,8 @@ def check_memory(path: str | os.PathLike[str], wanted: int, what: str) -> None:
     allowed = allowed_memory(path)
     if wanted > allowed:
         raise ValueError(
-            f"{os.fspath(path)}: {what} would take {_size(wanted)}, but a file of {_size(os.path.getsize(path))} may fill at most "
-            f"{_size(allowed)}; if this is meant, store it with less compression"
+            f"{os.fspath(path)}: {what} would take {_size(wanted)}, but a file of {_size(os.path.getsize(path))} may fill "
+            f"at most {_size(allowed)}; if this is meant, store it with less compression"
         )
 
 

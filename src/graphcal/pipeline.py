@@ -18,20 +18,22 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch_geometric.data import Data
 
 import graphcal
 from graphcal.core import Calibration
 from graphcal.datasets import load
 from graphcal.decisions.rehearsal import rehearsal_sentence, rehearse
+from graphcal.engine.node_order import kfold
 from graphcal.explanation import explain_many
 from graphcal.files import write_atomically
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics import METRICS
 from graphcal.persist import save
 from graphcal.reports import build, verdict
-from graphcal.reports.node_map import node_map
-from graphcal.study import StageProgress, Study
+from graphcal.reports.maps import node_map
+from graphcal.study import StageProgress, Study, held_out
 from graphcal.tables.calibration import (
     fit,
     outputs_of,
@@ -75,6 +77,12 @@ class Results:
         found = self.record.get("decision")
         return None if found is None else str(found["sentence"])
 
+    @property
+    def recommended(self) -> str:
+        """The calibrator to use, and why, in words."""
+        found = self.record["recommended"]
+        return f"Recommended: {found['method']}, {found['reason']}."
+
     def save(self, folder: str | Path) -> Path:
         """Write results.json, report.html, calibrator.safetensors and calibrated.parquet; gives the path of the page."""
         write_atomically(Path(folder) / "results.json", json.dumps(self.record, indent=1) + "\n")
@@ -98,7 +106,7 @@ class Results:
 def run(
     dataset: str | Data = "citeseer",
     backbone: str = "gcn",
-    calibrators: Sequence[str] = ("ts", "scar", "graph-scar"),
+    calibrators: Sequence[str] = ("ts", "scar", "graph-scaling-keep", "graph-scaling"),
     seeds: Iterable[int] = range(10),
     labels_per_class: int = 20,
     protocol: str | None = None,
@@ -169,8 +177,43 @@ def results_of(
         "methods": methods,
         "decision": rehearse_all(study, methods, last),
         "map": map_of(study, last),
+        "recommended": recommend(study),
     }
     return Results({**record, "verdict": verdict(record)}, calibration, write_calibrated)
+
+
+def recommend(study: Study, folds: int = 5) -> dict[str, Any]:
+    """Which of the calibrators to use, and why: the one of least NLL on validation nodes that it was not fitted on.
+
+    One that keeps predictions is taken when it is within one standard error of the best, node by node. First run only.
+    """
+    out, on = study.outputs[0], study.graph.val_mask
+    y = out.graph.y[on]
+    parts = kfold(len(y), min(folds, len(y)), torch.Generator().manual_seed(0))
+    said = {name: held_out(out, recipe, on, parts) for name, recipe in study.recipes.items()}
+    loss = {name: -lp.double().gather(1, y[:, None]).squeeze(1) for name, lp in said.items()}
+    mean = {name: float(values.mean()) for name, values in loss.items()}
+    best = min(mean, key=lambda name: mean[name])
+    error = {name: float((v - loss[best]).std() / len(v) ** 0.5) for name, v in loss.items()}
+    keeps = [
+        name
+        for name, recipe in study.recipes.items()
+        if getattr(getattr(recipe, "card", None), "keeps_predictions", False)
+    ]
+    near = [name for name in keeps if mean[name] - mean[best] <= error[name]]
+    name = best if best in keeps or not near else min(near, key=lambda name: mean[name])
+    reason = f"held-out NLL {mean[name]:.3f} on validation nodes (uncalibrated {mean['none']:.3f}"
+    others = {other: value for other, value in mean.items() if other not in (name, "none")}
+    if others:
+        next_best = min(others, key=lambda other: others[other])
+        reason += f", {next_best} {others[next_best]:.3f}"
+    reason += ")"
+    before, after = (float((lp.argmax(-1) == y).double().mean()) for lp in (said["none"], said[best]))
+    if name != best:
+        reason += f"; {best} is within one standard error of it and would change predictions"
+    elif best not in keeps:
+        reason += f"; it changes predictions, held-out accuracy {100 * before:.1f} -> {100 * after:.1f} %"
+    return {"method": name, "reason": reason, "held_out_nll": mean}
 
 
 def calibrate_files(
@@ -224,8 +267,10 @@ def rehearse_all(study: Study, methods: dict[str, Any], last: str) -> dict[str, 
     return None if own is None else {"method": last, "sentence": rehearsal_sentence(methods[last]["title"], own)}
 
 
-def map_of(study: Study, last: str) -> dict[str, Any]:
-    """The probability map before and after the calibrator named last, first seed."""
+def map_of(study: Study, last: str) -> dict[str, Any] | None:
+    """The probability map before and after the calibrator named last, first seed; None without edges."""
+    if study.graph.get("edge_index") is None:
+        return None
     found = node_map(study.log_probs("none")[0], study.log_probs(last)[0], study.graph)
     return {"before": "none", "after": last, **found}
 

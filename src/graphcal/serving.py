@@ -15,6 +15,7 @@ what is best said of a node of which only the logits are known.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -25,6 +26,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcal.checks import as_float, check_mask, normalisation_of
+from graphcal.context_tables import is_sampled, rows_of
 from graphcal.core import Calibration, Outputs
 from graphcal.exporting import Exportable
 from graphcal.identity import node_keys
@@ -41,8 +43,8 @@ class CalibratedModel(nn.Module):
 
     It is in evaluation mode, and runs the model in it, until ``train()`` is called on it. ``train_mask`` says which nodes of
     the graph that is served are training nodes. ``pick`` names the logits among several tensors, ``node_type`` the nodes of a
-    heterogeneous graph, as in `observe`; ``as_graph(*args, **kwargs) -> Data`` serves calls in which no edges are found,
-    ``context`` sampled batches.
+    heterogeneous graph, as in `observe`; ``context=calibrate.context(out)`` serves sampled batches, which carry ``n_id`` (or are
+    called with ``n_id=``); ``as_graph(*args, **kwargs) -> Data`` serves calls in which no edges are found.
 
     >>> import graphcal as gc
     >>> data = gc.synthetic(500, seed=0)
@@ -53,6 +55,8 @@ class CalibratedModel(nn.Module):
     """
 
     SETTINGS: ClassVar[tuple[str, ...]] = ("pick", "node_type")
+
+    context: Tensor | None  # (N, K) of the whole graph
 
     def __init__(
         self,
@@ -68,7 +72,7 @@ class CalibratedModel(nn.Module):
         super().__init__()
         self.model = model
         self.calibration = calibration
-        self.register_buffer("_context", context, persistent=False)
+        self.register_buffer("context", context)
         self._train_mask = train_mask
         self._pick, self._node_type, self._as_graph = pick, node_type, as_graph
         self.eval()
@@ -80,6 +84,7 @@ class CalibratedModel(nn.Module):
         return {name: value for name, value in given.items() if isinstance(value, str | int)}
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        n_id = kwargs.pop("n_id", None) if "n_id" not in signature_of(self.model) else None
         call = Call(args, kwargs)
         with nullcontext() if self.training else evaluating(self.model):
             logits, model = self._logits(call)
@@ -87,8 +92,12 @@ class CalibratedModel(nn.Module):
             self._check_classes(logits)
             return self.calibration.from_context(logits, logits.new_empty(len(logits), 0))
         graph = self._graph(call)
+        if n_id is not None:
+            graph.n_id = n_id
+        if is_sampled(graph, self.calibration.fitted_on):
+            return self._of_a_batch(logits, graph.get("n_id"))
         if is_cut(graph, len(logits)):
-            return self._without_neighbourhoods(logits, graph)
+            return self._plain(logits)
         graph.num_nodes = len(logits)
         self._recall_training_nodes(graph)
         with nullcontext() if self._by_context else torch.no_grad():
@@ -156,8 +165,30 @@ class CalibratedModel(nn.Module):
             return Outputs(logits, graph, model=replace(model, edge_index=graph.get("edge_index")))
         return observe(self.model, graph, call=lambda module, _: module(*call.args, **call.kwargs), pick=self._pick)
 
-    def _without_neighbourhoods(self, logits: Tensor, graph: Data) -> Tensor:
-        """With rows of the table, or of NaN, for what the calibration reads off the graph."""
+    def _of_a_batch(self, logits: Tensor, n_id: Tensor | None) -> Tensor:
+        """By the table's rows of the batch's nodes; by the plain form where there is no table, or the nodes are not named."""
+        name = type(self.calibration).__name__
+        if not self._by_context:
+            raise ValueError(
+                f"this is a sampled batch, in which neighbours are missing, and {name} reads them all: serve whole graphs, or "
+                "choose a calibrator that says what it reads off the graph (Calibration.context): ts, scar, graph-scaling"
+            )
+        if self.context is None or n_id is None:
+            lacks = (
+                "CalibratedModel(..., context=calibrate.context(out)) of the whole graph"
+                if n_id is not None
+                else "n_id="
+            )
+            warnings.warn(
+                f"a sampled batch, in which neighbours are missing, gets the plain form of {name}; all of it needs {lacks}",
+                stacklevel=3,
+            )
+            return self._plain(logits)
+        self._check_classes(logits)
+        return self.calibration.from_context(logits, rows_of(self.context, n_id[: len(logits)]))
+
+    def _plain(self, logits: Tensor) -> Tensor:
+        """For nodes whose neighbourhood is not known: rows of NaN for what the calibration reads off the graph."""
         self._check_classes(logits)
         if not self._by_context:
             raise ValueError(
@@ -165,18 +196,9 @@ class CalibratedModel(nn.Module):
                 "batch, or the model returned fewer rows than there are nodes: call it on the whole graph, or choose a "
                 "calibrator that says what it reads off the graph (Calibration.context)"
             )
-        table, ids = self.get_buffer("_context") if self._context is not None else None, graph.get("n_id")
-        if table is None or ids is None:
-            alone = Data(edge_index=torch.empty(2, 0, dtype=torch.long, device=logits.device), num_nodes=len(logits))
-            context = self.calibration.context(Outputs(logits, alone))
-            return self.calibration.from_context(logits, torch.full_like(context, torch.nan))
-        ids = ids[: len(logits)].to(table.device)
-        if int(ids.max()) >= len(table):
-            raise ValueError(
-                f"n_id names node {int(ids.max())}, but the table has {len(table)} rows: make it on the graph the batches "
-                "are drawn from, context=calibration.context(out)"
-            )
-        return self.calibration.from_context(logits, table[ids].to(logits.device))
+        alone = Data(edge_index=torch.empty(2, 0, dtype=torch.long, device=logits.device), num_nodes=len(logits))
+        context = self.calibration.context(Outputs(logits, alone))
+        return self.calibration.from_context(logits, torch.full_like(context, torch.nan))
 
     def _check_classes(self, logits: Tensor) -> None:
         if self.calibration.num_classes not in (None, logits.shape[1]):
@@ -186,9 +208,7 @@ class CalibratedModel(nn.Module):
 
 
 def is_cut(graph: Data, rows: int) -> bool:
-    """The neighbourhoods are not all there: a sampled batch, or fewer rows of logits than nodes."""
-    if graph.get("n_id") is not None and ("batch_size" in graph or "input_id" in graph):
-        return True
+    """The model returned fewer rows than there are nodes."""
     if "num_nodes" in graph or graph.get("x") is not None:
         return rows < int(graph.num_nodes)
     edges = graph.get("edge_index")

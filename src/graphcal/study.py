@@ -86,10 +86,10 @@ class Study:
 
     def scores(self, nodes: Tensor, bins: int = 20) -> dict[str, list[Scores]]:
         """The cheap numbers on ``nodes``, per recipe and run."""
-        y, facts = self.graph.y, structure(self.graph)
+        y, facts = self.graph.y, None if self.graph.get("edge_index") is None else structure(self.graph)
 
         def one(lp: Tensor) -> Scores:
-            return score(lp[nodes], y[nodes], bins, cut_nodes(lp, y, nodes, facts))
+            return score(lp[nodes], y[nodes], bins, [] if facts is None else cut_nodes(lp, y, nodes, facts))
 
         return {name: [one(lp) for lp in self.log_probs(name)] for name in self.recipes}
 

@@ -55,3 +55,27 @@ def _everything_fits(rows: list[dict[str, Any]], lines: list[str]) -> None:
             assert f"{row['shift']}, {100 * row['share']:.0f} % changed" in [line.strip() for line in lines]
         elif "shift" in row:
             assert any(line.strip().endswith(row["shift"]) for line in lines)
+
+
+def test_the_table_of_new_nodes_says_when_and_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    import typer
+
+    from graphcal.cli.shift import shift as command
+
+    numbers = {"accuracy": 0.8, "signed_gap": 0.01, "confidence_right": 0.9, "confidence_wrong": 0.6, "ece": 0.02}
+    numbers |= {"auroc": 0.7, "nll": 0.5, "changed": 0.0}
+    rows = [{"shift": "wave", "wave": 2, "method": "ts", **numbers}]
+    rows += [{"shift": "sampled", "fanout": "5", "way": way, "method": "ts", **numbers} for way in ("table", "plain")]
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(sys.modules[command.__module__], "graph_of", lambda *_: None)
+    monkeypatch.setattr("graphcal.shift.inductive", lambda *_, **given: asked.update(given) or rows)
+    app = typer.Typer()
+    app.command()(command)
+    arguments = ["tiny", "--table", "inductive", "--seeds", "2", "--keep", "here", "--calibrator", "ts"]
+    printed = CliRunner(env={"COLUMNS": "80"}).invoke(app, arguments).output
+    assert asked["folder"] == "here"
+    assert list(asked["seeds"]) == [0, 1]
+    assert list(asked["methods"]) == ["ts"]
+    assert "wave 2: nodes that were not there before" in printed
+    assert "fan-out 5, the graph read once as a whole" in printed
+    assert "fan-out 5, nothing known of the neighbourhood" in printed

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from graphcal.engine import columns as columns_module
+from graphcal.engine import linear
 from graphcal.engine.columns import DenseColumns, StructuredColumns, contrast
 from graphcal.engine.linear import LinearFit
 
@@ -45,6 +46,10 @@ def test_structured_columns_are_the_columns_written_out(structured, chunk, monke
     torch.testing.assert_close(structured.curvature(probs), dense.curvature(probs))
     found = torch.cat([s for _, s in structured.leverage(inverse)])
     torch.testing.assert_close(found, torch.cat([s for _, s in dense.leverage(inverse)]))
+    for columns in (structured, dense):
+        torch.testing.assert_close(columns.levered(inverse, probs), (found @ probs[:, :, None]).squeeze(-1))
+    thetas = torch.stack([theta, 2 * theta])
+    torch.testing.assert_close(structured.apply_each(thetas), torch.stack([dense.apply(t) for t in thetas]))
 
 
 def test_columns_of_unit_size_have_contrasts_of_size_one(structured):
@@ -65,6 +70,21 @@ def test_a_fit_and_its_leave_one_out_do_not_depend_on_the_form(structured):
         found.append((fit.theta(state), state.loo_logits(ridge).log_softmax(-1)))
     torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-6, atol=1e-9)
+
+
+def test_the_series_for_many_classes_is_the_solution_for_few(structured, monkeypatch):
+    y = torch.randint(0, C, (N,), generator=torch.Generator().manual_seed(2))
+    target, ridge = torch.nn.functional.one_hot(y, C).double(), torch.full((12,), 0.05, dtype=torch.double)
+    fit = LinearFit(torch.zeros(N, C), structured, target, torch.zeros(12))
+    state = fit.solve(ridge)
+    solved = state.loo_logits(ridge)
+    monkeypatch.setattr(linear, "MOST_SOLVED", 1)
+    assert (state.loo_logits(ridge) - solved).abs().max() < 0.01 * (solved - state.z).abs().max()
+
+
+def test_selected_columns_are_those_columns(structured):
+    keep = torch.tensor([True, False, True, True, False, False] + [True, False] * 3)
+    torch.testing.assert_close(written_out(structured.select(keep)), written_out(structured)[:, :, keep])
 
 
 def test_a_column_of_nothing_is_left_out(structured):

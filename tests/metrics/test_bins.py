@@ -5,7 +5,7 @@ import torch
 from known_truth import predictions
 
 from graphcal.metrics import reliability
-from graphcal.metrics.bins import bin_of, equal_mass_edges, equal_width_edges, tally
+from graphcal.metrics.bins import bin_of, confidence, equal_mass_edges, equal_width_edges, tally
 
 
 @pytest.mark.parametrize(("conf", "expected"), [(0.0, 0), (0.05, 0), (0.0500001, 1), (0.15, 2), (0.55, 10), (1.0, 19)])
@@ -67,3 +67,12 @@ def test_a_table_says_how_it_was_binned():
     assert reliability(log_probs, y, 15).to_dict()["convention"] == "15 equal-width bins (lo, hi], 0 and 1 included"
     with pytest.raises(ValueError, match=r"scheme must be one of equal-width, equal-mass, got 'quantile'"):
         reliability(log_probs, y, 15, "quantile")
+
+
+def test_a_confidence_that_rounding_lifts_above_1_is_1():
+    """float32 rows sum to one only nearly: exp may exceed 1, and c (1 - c) would then be below 0."""
+    log_probs = torch.tensor([[2e-4, -9.0], [-9.0, 1e-4]])
+    rel = reliability(log_probs, torch.tensor([0, 1]))
+    assert float(rel.conf_sum[-1]) == 2.0
+    assert float(rel.variance[-1]) == 0.0
+    assert confidence(log_probs)[0].tolist() == [1.0, 1.0]

@@ -5,6 +5,7 @@ import torch
 from known_truth import predictions
 
 from graphcal.metrics import compare, compare_all, ece, holm
+from graphcal.metrics.comparison import seed_noise
 
 
 def pairs(scale_a, scale_b, simulations, N=1000):
@@ -82,3 +83,40 @@ def test_bad_comparisons_are_refused():
         compare([log_probs] * 2, [log_probs], y)
     with pytest.raises(ValueError, match=r"metric must be one of ece, nll, brier, accuracy, got 'mce'"):
         compare(log_probs, log_probs, y, "mce")
+
+
+def test_the_interval_is_turned_around_the_difference():
+    """Errors with a long tail upwards: the estimate may be far too high, so the interval reaches far down, not up."""
+    y = torch.zeros(40, dtype=torch.long)
+    plain = torch.tensor([[0.5, 0.5]], dtype=torch.float64).log().repeat(40, 1)
+    rare = plain.clone()
+    rare[0] = torch.tensor([1e-9, 1 - 1e-9], dtype=torch.float64).log()  # one node has nearly all of the loss
+    c = compare(rare, plain, y, "nll", draws=4000)
+    assert c.difference - c.low > 1.5 * (c.high - c.difference)
+
+
+@pytest.mark.parametrize("seeds", [2, 5])
+def test_the_scatter_of_seeds_is_that_of_their_mean(seeds):
+    by_seed = torch.randn(seeds, generator=torch.Generator().manual_seed(seeds), dtype=torch.float64)
+    drawn = seed_noise(by_seed, 40_000, torch.Generator().manual_seed(0))
+    assert float(drawn.std()) == pytest.approx(float(by_seed.std()) / seeds**0.5, rel=0.03)  # std has R - 1 below
+    assert not seed_noise(by_seed[:1], 10, torch.Generator()).any()
+
+
+@pytest.mark.parametrize("metric", ["ece", "nll", "brier", "accuracy"])
+def test_many_nodes_give_what_resampling_gives(metric, monkeypatch):
+    calibrated, y = predictions(3000)
+    sharp = predictions(3000, scale=1.6)[0].roll(1, 1)  # other predictions
+    drawn = compare(sharp, calibrated, y, metric, draws=3000)
+    monkeypatch.setattr("graphcal.metrics.inputs.RESAMPLE_UP_TO", 100)
+    normal = compare(sharp, calibrated, y, metric, draws=3000)
+    assert normal.difference == pytest.approx(drawn.difference)
+    assert normal.sd == pytest.approx(drawn.sd, rel=0.06)
+    assert (normal.low, normal.high) == pytest.approx((drawn.low, drawn.high), abs=0.3 * drawn.sd)
+
+
+@pytest.mark.parametrize("metric", ["ece", "nll"])
+def test_a_method_does_not_differ_from_itself_on_many_nodes(metric):
+    log_probs, y = predictions(20_001, C=3)
+    c = compare(log_probs, log_probs.clone(), y, metric)
+    assert (c.difference, c.p) == (0.0, 1.0)

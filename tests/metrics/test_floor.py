@@ -5,11 +5,11 @@ import math
 
 import pytest
 import torch
-from known_truth import binary, confidences, draw
+from known_truth import binary, confidences, draw, predictions
 
-from graphcal.metrics import calibration_test, ece, ece_debiased, ece_floor, floor_interval
+from graphcal.metrics import calibration_test, ece, ece_debiased, ece_floor, floor_interval, inputs
 from graphcal.metrics.bins import bin_of, equal_width_edges
-from graphcal.metrics.floor import expected_abs_normal, floor_of, mean_abs_deviation
+from graphcal.metrics.floor import abs_deviations, chance_to_wander, expected_abs_normal, floor_of, mean_abs_deviation
 
 
 def simulated_floor(conf, draws, generator):
@@ -128,3 +128,57 @@ def test_p_is_never_zero_and_says_how_many_draws_it_had():
     found = calibration_test(*binary(torch.full((500,), 0.9, dtype=torch.float64), torch.zeros(500)), draws=99)
     assert found.p == pytest.approx(0.01)
     assert found.to_dict()["draws"] == 99
+
+
+@pytest.mark.parametrize("statistic", ["cumulative", "ece"])
+def test_p_values_of_many_nodes_are_those_of_drawn_labels(statistic, monkeypatch):
+    """A Brownian motion or normal bins in place of draws: the same p-values, and 5 % of calibrated models rejected."""
+    g, pairs = torch.Generator().manual_seed(0), []
+    for shift in torch.linspace(0, 0.04, 9).tolist():
+        conf = confidences("even", 2000, g)
+        data = binary(conf, draw(conf - shift, g))
+        monkeypatch.setattr(inputs, "RESAMPLE_UP_TO", 20_000)
+        drawn = calibration_test(*data, statistic, draws=2000)
+        monkeypatch.setattr(inputs, "RESAMPLE_UP_TO", 100)
+        limit = calibration_test(*data, statistic, draws=2000)
+        assert limit.observed == pytest.approx(drawn.observed)
+        assert limit.expected == pytest.approx(drawn.expected, rel=0.05)
+        pairs.append((limit.p, drawn.p))
+    assert all(a == pytest.approx(b, abs=0.05) for a, b in pairs)
+    assert min(b for _, b in pairs) < 0.01 < 0.2 < max(b for _, b in pairs)
+    rejected = 0
+    for _ in range(400):
+        conf = confidences("high", 1000, g)
+        rejected += calibration_test(*binary(conf, draw(conf, g)), statistic, draws=200).p <= 0.05
+    assert 0.028 <= rejected / 400 <= 0.08
+
+
+def test_a_brownian_motion_leaves_its_interval_as_often_as_a_walk():
+    walks = torch.randn(4000, 2000, generator=torch.Generator().manual_seed(0)).cumsum(1).abs().amax(1) / 2000**0.5
+    for x in (0.5, 1.0, 1.5, 2.5):
+        assert chance_to_wander(x) == pytest.approx(float((walks > x).double().mean()), abs=0.03)
+    assert chance_to_wander(0.01) == 1.0
+    assert 0 < chance_to_wander(8.0) < 1e-14
+
+
+def test_the_interval_of_the_floor_is_the_same_for_many_nodes(monkeypatch):
+    log_probs, _ = predictions(3000)
+    drawn = floor_interval(log_probs, draws=3000)
+    monkeypatch.setattr(inputs, "RESAMPLE_UP_TO", 100)
+    assert floor_interval(log_probs, draws=3000) == pytest.approx(drawn, abs=0.0012)
+
+
+def test_a_model_that_is_certain_and_right_is_calibrated_however_many_nodes():
+    certain = torch.tensor([[0.0, -torch.inf]]).double().repeat(20_001, 1)
+    assert calibration_test(certain, torch.zeros(20_001, dtype=torch.long)).p == 1.0
+    y = torch.zeros(20_001, dtype=torch.long)
+    y[0] = 1
+    assert calibration_test(certain, y).p == 0.0
+
+
+def test_deviations_of_cells_are_those_of_their_nodes():
+    g = torch.Generator().manual_seed(0)
+    conf, cell = confidences("even", 3000, g), torch.randint(7, (3000,), generator=g) * (torch.arange(3000) > 900)
+    found = abs_deviations(conf, cell, 8)
+    for k in range(8):
+        assert float(found[k]) == pytest.approx(mean_abs_deviation(conf[cell == k]), abs=1e-12)

@@ -6,7 +6,17 @@ from known_truth import binary, confidences, draw, predictions
 
 from graphcal.metrics import block_ece_interval, ece, ece_floor, ece_interval, evaluate, true_error
 from graphcal.metrics.bins import bin_of, equal_width_edges
-from graphcal.metrics.intervals import random_blocks
+from graphcal.metrics.intervals import (
+    block_noise,
+    gap_moments,
+    gap_shape,
+    gaps_by_node,
+    many_block_noise,
+    normal_noise,
+    random_blocks,
+    resampled_noise,
+    residuals_of,
+)
 
 # A calibrated model is covered with 97.5 % (its error, 0, can be missed on one side only). With 400 simulations chance alone
 # would take one seed in four over the 98 % allowed; with 1,600 the sd of the share is 0.4 points and the seed does not matter.
@@ -149,3 +159,56 @@ def test_the_estimate_lies_in_the_interval_and_is_that_of_the_measurement():
     m = evaluate(log_probs, y, thorough=False)
     assert (m.true_error, m.ece_interval) == (true_error(log_probs, y), (low, high))
     assert m.to_dict()["true_error"] == m.true_error
+
+
+@pytest.mark.parametrize("case", ["calibrated", "wrong in both directions"])
+def test_intervals_of_many_nodes_cover(case, monkeypatch):
+    """The normal noise that replaces resampling beyond 20,000 nodes, tried on 1,000."""
+    monkeypatch.setattr("graphcal.metrics.inputs.RESAMPLE_UP_TO", 100)
+    shape, truth = TRUTHS[case]
+    error, g, covered = population_error(shape, truth), torch.Generator().manual_seed(0), 0
+    for _ in range(400):
+        conf = confidences(shape, 1000, g)
+        low, high = ece_interval(*binary(conf, draw(truth(conf), g)), draws=200, generator=g)
+        covered += low <= error <= high
+    assert 0.92 <= covered / 400 <= 0.99
+
+
+def test_normal_noise_has_the_covariance_of_resampled_nodes():
+    """With large gaps, and two seeds that are wrong together: a wrong sign of d d^T would double the variance."""
+    g = torch.Generator().manual_seed(0)
+    conf = 0.6 + 0.39 * torch.rand(2000, generator=g, dtype=torch.float64)
+    log_probs, y = binary(conf, draw(conf - 0.5, g))
+    residual, cell = residuals_of([log_probs, log_probs.roll(0)], y, 4)
+    by_node = gaps_by_node(residual, cell, 8)
+    d, moment = gap_moments(residual, cell, 8)
+    torch.testing.assert_close(d, by_node.mean(0))
+    normal = normal_noise(d, moment, 2000, 20_000, g).T.cov()
+    torch.testing.assert_close(normal, by_node.T.cov(correction=0) / 2000, atol=1e-6, rtol=0.05)
+    assert float(normal[3, 7]) > 0  # the same nodes in both seeds
+
+
+def test_the_shape_of_the_gaps_by_hand():
+    """Of noise that explains 3/8 of the squares, the observed shape counts (5/8)², that of the noise the rest."""
+    d, noise = torch.tensor([0.3, -0.1]).double(), torch.tensor([[0.1], [-0.1]]).double() * torch.tensor([1.0, 1.0])
+    sd = noise.std(dim=0)  # 0.1414 each
+    real = (1 - float((sd**2).sum()) / 0.1) ** 2
+    assert real == pytest.approx(0.36)
+    expected = [real * 0.75 + (1 - real) * 0.5, -real * 0.25 - (1 - real) * 0.5]
+    assert gap_shape(d, noise).tolist() == pytest.approx(expected)
+
+
+def test_blocks_of_many_nodes_have_the_covariance_of_resampled_blocks(monkeypatch):
+    g, edges = torch.Generator().manual_seed(3), chain(500, 4)
+    conf = (0.6 + 0.3 * torch.rand(500, generator=g, dtype=torch.float64)).repeat_interleave(4)
+    right = (torch.rand(500, generator=g, dtype=torch.float64) < conf[::4] - 0.1).double().repeat_interleave(4)
+    nodes = torch.arange(2000)
+    residual, cell = residuals_of([binary(conf, right)[0]], binary(conf, right)[1], 5)
+    drawn = block_noise(gaps_by_node(residual, cell, 5), edges, nodes, 4000, g)
+    normal = many_block_noise(residual, cell, 5, edges, nodes, 4000, g)
+    torch.testing.assert_close(normal.T.cov(), drawn.T.cov(), atol=6e-6, rtol=0.12)
+    by_nodes = resampled_noise(gaps_by_node(residual, cell, 5), 1000, g)
+    assert float(normal.sum(1).std()) > 1.7 * float(by_nodes.sum(1).std())  # four nodes are one
+    few = block_ece_interval(*binary(conf, right), edges, nodes, bins=5, draws=2000)
+    monkeypatch.setattr("graphcal.metrics.inputs.RESAMPLE_UP_TO", 100)
+    assert block_ece_interval(*binary(conf, right), edges, nodes, bins=5, draws=2000) == pytest.approx(few, abs=0.005)

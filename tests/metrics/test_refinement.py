@@ -1,10 +1,12 @@
 """Proper scores as calibration and refinement: the parts add up, the scale is found."""
 
 import pytest
+import torch
 from known_truth import predictions
 
 from graphcal import metrics
-from graphcal.metrics.refinement import best_scale
+from graphcal.metrics import inputs
+from graphcal.metrics.refinement import best_scale, fold_scales
 
 
 def test_the_parts_add_up_and_finds_the_scale():
@@ -24,3 +26,27 @@ def test_best_scale_is_the_minimum():
     s = best_scale(log_probs, y)
     losses = [metrics.nll((k * log_probs).log_softmax(1), y) for k in (s * 0.99, s, s * 1.01)]
     assert losses[1] == min(losses)
+
+
+def test_many_nodes_are_recalibrated_as_few_are(monkeypatch):
+    """Sums over chunks and one step for each fold, against a fit of each fold; chunks that cut the folds."""
+    log_probs, y = predictions(3001, C=4, scale=0.6)
+    exact = vars(metrics.calibration_refinement(log_probs, y))
+    monkeypatch.setattr(inputs, "RESAMPLE_UP_TO", 100)
+    monkeypatch.setattr(inputs, "CHUNK", 512)
+    assert vars(metrics.calibration_refinement(log_probs, y)) == pytest.approx(exact, abs=1e-5)
+    assert vars(metrics.calibration_refinement(log_probs.float(), y)) == pytest.approx(exact, abs=2e-5)
+
+
+@pytest.mark.parametrize("scale", [0.05, 0.6, 20.0])
+def test_the_scales_of_the_folds_are_those_of_the_other_folds(scale):
+    log_probs, y = predictions(4000, scale=scale)
+    fold = torch.arange(4000) % 5
+    expected = [best_scale(log_probs[fold != k], y[fold != k]) for k in range(5)]
+    assert fold_scales(log_probs, y, 5).tolist() == pytest.approx(expected, rel=2e-3)
+
+
+def test_labels_of_probability_zero_do_not_break_the_scale():
+    log_probs = torch.tensor([[0.0, -torch.inf], [-0.5, -0.9327521295671886]]).double().repeat(50, 1)
+    y = torch.tensor([0, 1] * 50)
+    assert 0.01 <= fold_scales(log_probs, y, 5).min() <= fold_scales(log_probs, y, 5).max() <= 100

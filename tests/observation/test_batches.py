@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch import nn
+from torch_geometric.data import HeteroData
 from torch_geometric.nn.models import GAT, GCN, GraphSAGE
 
 import graphcal as gc
@@ -72,6 +73,10 @@ def test_what_the_batches_do_not_say_is_asked_for():
     model = made(GraphSAGE)
     with pytest.raises(ValueError, match="480 of 600 nodes were a seed in no batch"):
         gc.observe(model, loader=NeighborSampler(DATA, (2, 2), input_nodes=torch.arange(120)))
+    with pytest.raises(ValueError, match="one kind of nodes, a Data; got HeteroData"):
+        gc.observe(model, HeteroData(), loader=[DATA])
+    with pytest.raises(ValueError, match="one kind of nodes, a Data; got HeteroData"):
+        gc.observe(model, HeteroData(), layerwise=True)
     with pytest.raises(ValueError, match="does not hold its graph"):
         gc.observe(model, loader=[DATA])
     with pytest.raises(ValueError, match="a batch has no n_id and no batch_size"):

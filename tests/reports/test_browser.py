@@ -7,7 +7,7 @@ import pytest
 
 from conftest import random_graph
 from graphcal.reports import report
-from graphcal.reports.node_map import unpacked
+from graphcal.reports.maps import unpacked
 from sample_results import sample_results
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]

@@ -227,6 +227,20 @@ def test_calibrate_takes_names_rows_and_edges():
         gc.calibrate(Z, Y[:5], kind="logits")
 
 
+def test_what_auto_chose_scores_other_tables_as_it_did_its_own(tmp_path, run):
+    table = pa.table({"nid": IDS, "label": Y, **{f"logit_{k}": Z[:, k] for k in range(4)}})
+    pq.write_table(table, tmp_path / "p.parquet")
+    assert run("calibrate", tmp_path / "p.parquet", "--out", tmp_path / "out")[0] == 0
+    code, _, err = run(
+        "score", tmp_path / "out" / "calibrator.safetensors", tmp_path / "p.parquet", "--out", tmp_path / "s"
+    )
+    assert code == 0, err
+    own, scored = (pq.read_table(tmp_path / f) for f in ("out/calibrated.parquet", "s/p.parquet"))
+    for k in range(4):
+        want, got = (t[f"calibrated_prob_{k}"].to_numpy() for t in (own, scored))
+        np.testing.assert_allclose(got, want, atol=1e-5)
+
+
 def test_run_writes_its_calibrated_predictions(tmp_path, run):
     data = gc.synthetic(400, seed=1)
     results = gc.run(data, "gcn", ["ts"], seeds=range(1), training=gc.Training(epochs=20))

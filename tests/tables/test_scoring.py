@@ -20,7 +20,7 @@ from graphcal.methods import CALIBRATORS
 from graphcal.tables.columnar import calibrated_block
 from graphcal.tables.jobs import jobs_of
 from graphcal.tables.kinds import Kind
-from graphcal.tables.layouts import Layout
+from graphcal.tables.layouts import TableLayout
 from graphcal.tables.profiles import Profile, drift, drift_text
 from graphcal.tables.scorer import Scorer
 from graphcal.tables.scoring import score
@@ -91,12 +91,10 @@ def test_a_large_file_is_cut_at_row_groups(folder, tmp_path, monkeypatch):
 def test_processes_and_ray_write_the_same_files(folder, tmp_path):
     pytest.importorskip("ray")
     for engine in ("local", "process", "ray"):
-        summary = score(folder / "ts.safetensors", folder / "preds", tmp_path / engine, engine=engine, workers=2)
+        summary = score(folder / "ts.safetensors", folder / "preds", tmp_path / engine, engine=engine, workers=1)
         assert summary["rows"] == 3000
     assert digests(tmp_path / "local") == digests(tmp_path / "process") == digests(tmp_path / "ray")
     assert len(digests(tmp_path / "local")) == 6
-    (folder / "broken").mkdir()
-    (folder / "broken" / "part-0.parquet").write_bytes(b"PAR1 not parquet")
     with pytest.raises(ValueError, match="--address is the address of a Ray cluster"):
         score(folder / "ts.safetensors", folder / "preds", tmp_path / "x", address="auto")
 
@@ -257,7 +255,7 @@ def test_a_graph_aware_calibrator_scores_with_edges_and_without_a_graph_refuses(
 
 def test_the_scorer_is_one_picklable_function_of_a_batch():
     calibration = CALIBRATORS["ts"]().fit(model_outputs(), on=model_outputs().graph.val_mask)
-    scorer = Scorer(calibration, Layout("wide", "logits", SCORES), Kind("logits"), tuple("01234"))
+    scorer = Scorer(calibration, TableLayout("wide", "logits", SCORES), Kind("logits"), tuple("01234"))
     scorer = pickle.loads(pickle.dumps(scorer))
     batches = table().to_batches(max_chunksize=700)
     mapped = list(scorer.map(iter(batches)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphcal.bench.comparisons import LEVEL
 from graphcal.bench.document import Block, Footnotes, Grid, Heading, Notes, Paragraph, Text, cells, paragraph
+from graphcal.bench.graph_summary import summary_blocks
 from graphcal.bench.method_list import list_blocks
 from graphcal.bench.tabulation import Entry, Row, Table
 
@@ -17,7 +18,7 @@ def table_blocks(table: Table) -> list[Block]:
     body = list_blocks(table, notes) if table.preset.kind == "list" else _grid_blocks(table, notes)
     same = ", ".join(f"{axis_title(n)} {v}" for n, v in table.rows[0].place.items() if n not in table.axes)
     about = f"Source: {table.preset.source}. {table.preset.caption}".strip() + (f" Everywhere: {same}." if same else "")
-    blocks = [Heading(1, table.preset.title), paragraph(about), *body, *_rank_blocks(table)]
+    blocks = [Heading(1, table.preset.title), paragraph(about), *summary_blocks(table), *body, *_rank_blocks(table)]
     return [*blocks, Notes(notes.lines)] if notes.lines else blocks
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from importlib import resources
 
+from graphcal.reports.policy import with_policy
+
 MARKS = {"": "", "bold": "**", "italic": "*"}
 TAGS = {"": "", "bold": "b", "italic": "i"}
 
@@ -128,7 +130,7 @@ def _below(notes: Sequence[int], small: Sequence[str]) -> str:
 def html(title: str, blocks: Iterable[Block]) -> str:
     style = (resources.files("graphcal.bench") / "page.css").read_text(encoding="utf-8")
     body = "\n".join(_html_block(block) for block in blocks)
-    return (
+    return with_policy(
         f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{escape(title)}</title>\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<style>\n{style}</style></head>\n'
         f"<body><main>\n{body}\n</main></body>\n</html>\n"

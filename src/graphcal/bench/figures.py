@@ -80,7 +80,8 @@ def _diagrams(table: Table) -> dict[str, list[tuple[str, Entry]]]:
     for row in table.rows:
         line = lines.setdefault(_name(table, row, [across] if across else []), [])
         for method, entry in row.entries.items():
-            title = f"{across} {row.place[across]:g}" if across else table.preset.title_of(method)
+            short = table.preset.figure.get("names", {})
+            title = f"{across} {row.place[across]:g}" if across else short.get(method, table.preset.title_of(method))
             if entry.records:
                 line.append((title, entry))
     return {name: line for name, line in lines.items() if line}
@@ -89,14 +90,14 @@ def _diagrams(table: Table) -> dict[str, list[tuple[str, Entry]]]:
 def _grid_of(
     lines: Mapping[str, Sequence[tuple[str, Entry]]],
     draw: Callable[[Reliability, Axes], None],
-    width: float,
     height: float,
+    lower_right: bool,
 ) -> tuple[Figure, list[Axes]]:
-    """A row of panels for each graph, with the same axes everywhere; columns are named above, graphs at the left."""
+    """A row of panels for each graph, the same axes everywhere; columns are named above, graphs at the left, the ECE inside."""
     from matplotlib.figure import Figure
 
     columns = max(len(line) for line in lines.values())
-    figure = Figure(figsize=(width * columns + 0.5, height * len(lines) + 0.5), layout="constrained")
+    figure = Figure(figsize=(1.95 * columns + 0.5, height * len(lines) + 0.5), layout="constrained")
     axes = figure.subplots(len(lines), columns, squeeze=False, sharex=True, sharey=True)
     used: list[Axes] = []
     for number, (place, (name, line)) in enumerate(zip(axes, lines.items())):
@@ -106,7 +107,10 @@ def _grid_of(
             draw(reliability_of(entry), ax)
             _letter(ax, len(used), title if number == 0 else "")
             words = f"ECE {entry.mean('ece'):.1f} ± {entry.sd('ece'):.1f}\nfloor {entry.mean('ece_floor'):.1f}"
-            ax.text(0.04, 0.95, words, transform=ax.transAxes, va="top", fontsize=7, linespacing=1.35)
+            x, y = (0.97, 0.16) if lower_right else (0.04, 0.84)
+            ax.text(
+                x, y, words, transform=ax.transAxes, ha="right" if lower_right else "left", fontsize=7, linespacing=1.35
+            )
             ax.set_xlabel("confidence" if number == len(lines) - 1 else "")
             if ax is not place[0]:
                 ax.set_ylabel("")
@@ -124,7 +128,7 @@ def _reliabilities(table: Table) -> Figure | None:
         draw_reliability(rel, ax)
         ax.set_title("")
 
-    figure, used = _grid_of(lines, draw, 1.95, 1.95)
+    figure, used = _grid_of(lines, draw, 1.95, lower_right=True)
     handles, labels = used[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     return figure
@@ -141,7 +145,7 @@ def _histograms(table: Table) -> Figure | None:
         if legend is not None:
             legend.remove()
 
-    figure, used = _grid_of(lines, draw, 1.95, 1.55)
+    figure, used = _grid_of(lines, draw, 1.55, lower_right=False)
     handles, labels = used[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     return figure

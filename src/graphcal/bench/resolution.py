@@ -94,7 +94,9 @@ def make_cells(settings: SlotSettings, row: Mapping[str, Any], runs: int) -> Ite
         groups = tuple(_group(settings, row, searched, together) for searched in candidates)
         for run in together[: runs - first]:
             fields = _recipe_fields(settings.calibrator, given, run[1])
-            yield Cell(groups, run, settings.calibrator, fields, settings.stop, settings.bins)
+            yield Cell(
+                groups, run, settings.calibrator, fields, settings.stop, settings.bins, row.get("fit_labels", 0)
+            )  # fmt: skip
 
 
 def run_id(number: int, settings: SlotSettings) -> RunId:

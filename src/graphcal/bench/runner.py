@@ -8,6 +8,7 @@ Models are trained on a graph where every label outside the training and validat
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,6 +58,28 @@ def try_group(cell: Cell, group: TrainingGroup, models: Models, graph: Data) -> 
     study = Study.of([out], {cell.calibrator: recipe}, on=graph.val_mask, stop=stop, clock=time.process_time)
     ((validation,),) = study.scores(graph.val_mask, cell.bins).values()
     return Tried(group, models.seconds, study, validation)
+
+
+def with_fitting_nodes(graph: Data, count: int, seed: int) -> Data:
+    """The graph with ``count`` random validation nodes, and random test nodes where those do not suffice; the rest is test.
+
+    Fewer are the first of more, so that a curve over their number is of one sample that grows.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    order = []
+    for mask in (graph.val_mask, graph.test_mask):
+        nodes = mask.nonzero().flatten()
+        order.append(nodes[torch.randperm(len(nodes), generator=generator)])
+    chosen = torch.cat(order)[:count]
+    if len(chosen) < count or count > len(order[0]) + len(order[1]) // 2:
+        raise ValueError(
+            f"fit_labels={count}: only {len(order[0])} validation and {len(order[1])} test nodes are there"
+        )
+    other = copy.copy(graph)
+    other.val_mask = torch.zeros_like(graph.val_mask)
+    other.val_mask[chosen] = True
+    other.test_mask = (graph.val_mask | graph.test_mask) & ~other.val_mask
+    return other
 
 
 def unlabelled(graph: Data) -> Tensor:
@@ -124,6 +147,8 @@ class Bench:
     def compute(self, cell: Cell) -> None:
         models = {group.key: self.models_of(group) for group in cell.groups}
         graph = self.graphs.of(cell.group, cell.run[0])
+        if cell.fit_labels:
+            graph = with_fitting_nodes(graph, cell.fit_labels, cell.run[1])
         self.store.put(cell, *compute(cell, models, graph))
 
 

@@ -43,6 +43,8 @@ class Session:
             part = Filter.parse(only, preset) if only else everything
             slots = list(expand(preset, runs, part))
             empty = list(blanks(preset, part))
+            for slot in slots:
+                slot.cell.key  # noqa: B018 (a setting that is no plain number has no digest)
         if not slots:
             whole = f"{name}: the preset has no cell" if isinstance(name, str) else f"preset {preset.name} has no cell"
             raise ValueError(f"--only {only}: no cell of {preset.name} has all of these" if only else whole)

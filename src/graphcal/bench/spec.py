@@ -56,6 +56,7 @@ class Cell:
     settings: Mapping[str, Any]  # every field of the recipe
     stop: str  # the nodes that early stopping of a calibrator watches: "val", "train", or "none" (its own choice)
     bins: int
+    fit_labels: int = 0  # how many random nodes the calibrator is fitted on; 0: the validation nodes of the protocol
 
     def __post_init__(self) -> None:
         if not self.groups:
@@ -78,7 +79,9 @@ class Cell:
         return digest(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """A field that was added later is left out where it says nothing: a cell keeps its key."""
+        whole = asdict(self)
+        return whole if self.fit_labels else {key: value for key, value in whole.items() if key != "fit_labels"}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Cell:

@@ -1,4 +1,4 @@
-"""``graphcal report``: the page of results that were computed before."""
+"""``graphcal report``: the page, or the model card, of results that were computed before."""
 
 from __future__ import annotations
 
@@ -9,13 +9,25 @@ import typer
 
 def report(
     results: list[Path] = typer.Argument(..., help="results.json files, or folders that hold one."),
-    out: Path = typer.Option(Path("report.html"), "--out", "-o", help="Where the page is written."),
+    out: Path = typer.Option(None, "--out", "-o", help="Where it is written: report.html, or README.md with --card."),
+    card: bool = typer.Option(
+        False, "--card", help="Write a model card in Markdown with Hugging Face's model-index block."
+    ),
 ) -> None:
-    """Make the self-contained page of one or more results.
+    """Make the self-contained page of one or more results, or the model card of one.
 
     graphcal report graphcal-report/results.json -o report.html
+    graphcal report graphcal-report --card -o README.md
     """
+    from graphcal.files import write_atomically
+    from graphcal.reports import model_card, read_results
     from graphcal.reports import report as page
 
-    path = page(*results).write(out)
-    typer.echo(f"Report: {path} ({path.stat().st_size / 1024:.0f} kB)")
+    if card:
+        if len(results) != 1:
+            raise ValueError(f"a model card is of one result; got {len(results)}")
+        path = write_atomically(out or Path("README.md"), model_card(read_results(results[0])))
+        typer.echo(f"Model card: {path}")
+    else:
+        path = page(*results).write(out or Path("report.html"))
+        typer.echo(f"Report: {path} ({path.stat().st_size / 1024:.0f} kB)")

@@ -21,7 +21,8 @@ def run(
     ),
     backbone: str = typer.Option("gcn", help="The model to train: gcn, gat, sage, ... (docs/backbones.md)."),
     calibrator: str = typer.Option(
-        "ts,scar,graph-scar", help="Calibrators to compare, separated by commas (see `graphcal methods`)."
+        "ts,scar,graph-scaling-keep,graph-scaling",
+        help="Calibrators to compare, separated by commas (see `graphcal methods`).",
     ),
     seeds: int = typer.Option(10, min=1, help="How many times to train, with seeds 0, 1, 2, ...; all train together."),
     labels_per_class: int = typer.Option(
@@ -50,7 +51,7 @@ def run(
     Trains BACKBONE on DATASET, fits each calibrator on the validation nodes and measures on the test nodes:
 
         graphcal run                                  # a GCN on Citeseer, ten seeds, about a minute
-        graphcal run cora --calibrator ts,graph-scar,gats
+        graphcal run cora --calibrator ts,graph-scaling,gats
         graphcal run my-graph/ --backbone sage        # nodes.csv + edges.csv
     """
     from rich.console import Console
@@ -148,6 +149,7 @@ def show_results(results: Results, page: Path | None) -> None:
         )
     console.print(table)
     console.print(f"\n{results.verdict}", highlight=False, markup=False)
+    console.print(results.recommended, highlight=False, markup=False)
     console.print(
         "[dim]Mean ± sd over seeds. ECE: mean gap between confidence and accuracy; true error: the error behind its noise, with "
         f"its 95 % interval. Floor: the ECE a perfectly calibrated model would show on {nodes['test']:,} nodes.[/]"

@@ -21,7 +21,7 @@ def tune(
     backbone: str = typer.Option("gcn", help="The model to train: gcn, gat, sage, ... (docs/backbones.md)."),
     search: str = typer.Option("bisection", help="bisection (of the validation gap) or grid."),
     criterion: str = typer.Option("nll", help="What a grid minimises on the validation nodes: nll or ece."),
-    after: str = typer.Option("", help="Judge each decay after this calibrator, e.g. ts or graph-scar."),
+    after: str = typer.Option("", help="Judge each decay after this calibrator, e.g. ts or graph-scaling."),
     decays: str = typer.Option("", help="The grid, or the two ends of the bisection, separated by commas."),
     sweep: str = typer.Option("", help="Only look: sweep the decay of final, global, others (commas), or both."),
     seeds: int = typer.Option(3, min=1, help="Seeds for each decay; all train together."),

@@ -234,7 +234,7 @@ def check_edge_index(edge_index: np.ndarray, nodes: int, where: str | os.PathLik
         raise ValueError(
             f"{os.fspath(where)}: edge_index, edge {wrong[0] + 1}: {edge} has an end outside 0..{nodes - 1}"
         )
-    return edge_index if edge_index.size else edge_index.astype(np.int64)
+    return edge_index if edge_index.dtype.kind == "i" else edge_index.astype(np.int64)
 
 
 def save_npz(path: Path, graph: GraphArrays) -> None:

@@ -115,7 +115,8 @@ def from_lists(lists: pa.Array, weights: pa.Array | None, path: Path, name: str,
     if size > FEATURES:
         row = np.searchsorted(pointers, int(words.argmax()), side="right")
         raise ValueError(
-            f"{path}, column {name!r}, row {row}: word number {words.max()}; at most {FEATURES:,} words are read: number them from 0"
+            f"{path}, column {name!r}, row {row}: word number {words.max()}; at most {FEATURES:,} words are read: "
+            "number them from 0"
         )
     matrix = sp.csr_matrix((data, words.astype(np.int32), pointers), shape=(len(lengths), size))
     matrix.sum_duplicates()

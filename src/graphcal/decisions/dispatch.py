@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -28,10 +27,6 @@ from graphcal.study import Study, apply
 Approve = Callable[..., Decision]  # `approve` with the terms of the promise bound
 
 
-@overload
-def decide(predictions: Tensor, truth: Tensor, *, certify: Tensor, **terms: Any) -> Decision: ...
-@overload
-def decide(predictions: Outputs, truth: Calibration | Recipe, *, certify: Tensor | float, **terms: Any) -> Decision: ...
 def decide(
     predictions: Tensor | Outputs,
     truth: Tensor | Calibration | Recipe,
@@ -68,8 +63,16 @@ def decide(
     >>> decision.num_approved, decision.errors_at_most, int((y[decision.approved] != 0).sum())
     (2423, 121, 99)
     """
-    terms = {"max_error": max_error, "certainty": certainty, "random_draw": random_draw, "promise": promise}
-    chosen = partial(approve, **terms, positive=positive, names=names, strata=strata)
+    chosen: Approve = partial(
+        approve,
+        max_error=max_error,
+        certainty=certainty,
+        random_draw=random_draw,
+        promise=promise,
+        positive=positive,
+        names=names,
+        strata=strata,
+    )
     if isinstance(predictions, Outputs):
         if isinstance(truth, Calibration):
             return decide_calibrated(predictions, truth, certify, pool, fitted, held, chosen)
@@ -125,7 +128,7 @@ def decide_fitted(
     part, rest = random_split(val, certify, torch.Generator().manual_seed(seed))
     if not cross_fit:
         return fit_and_decide(out, recipe, part, rest, pool, held, chosen)
-    half = partial(chosen, certainty=(1 + certainty) / 2)
+    half: Approve = partial(chosen, certainty=(1 + certainty) / 2)
     both = [fit_and_decide(out, recipe, a, b, pool, held, half) for a, b in ((part, rest), (rest, part))]
     return replace(max(both, key=lambda d: d.num_approved), certainty=certainty)
 

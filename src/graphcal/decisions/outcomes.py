@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -91,7 +91,7 @@ def decide_rows(
     names: Sequence[str] | None = None,
     max_error: float = 0.05,
     certainty: float = 0.95,
-    promise: Promise = "pool",
+    promise: str = "pool",
     positive: str | None = None,
     share: float = 1.0,
     random_draw: bool = False,
@@ -124,7 +124,7 @@ def decide_rows(
         )
     masks: dict[str, Any] = {"certify": certify, "pool": ~fitted, "fitted": fitted}
     terms: dict[str, Any] = {"certainty": certainty, "random_draw": random_draw, "positive": positive, "names": names}
-    decision = approve(log_probs, y, max_error=max_error, promise=promise, **masks, **terms)
+    decision = approve(log_probs, y, max_error=max_error, promise=cast(Promise, promise), **masks, **terms)
     return Outcome(
         log_probs,
         fitted,

@@ -29,14 +29,13 @@ def rehearse(
     certify, _ = random_split(known, min(0.5, MOST / max(count, 1)), torch.Generator().manual_seed(seed))
     if count < 2 or int(certify.sum()) < labels_needed(max_error, certainty):
         return None
-    masks = {"certify": certify, "pool": known}
-    decision = approve(log_probs, y, max_error=max_error, certainty=certainty, random_draw=True, **masks)
+    decision = approve(log_probs, y, certify, known, max_error, certainty, random_draw=True)
     wrong = (log_probs.argmax(dim=1) != y)[decision.approved]
     return {
         **decision.to_dict(),
         "errors": int(wrong.sum()),
         "seed": seed,
-        "curve": risk_curve(log_probs, y, **masks, certainty=certainty).to_dict(),
+        "curve": risk_curve(log_probs, y, certify, known, certainty).to_dict(),
     }
 
 

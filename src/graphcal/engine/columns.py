@@ -31,7 +31,7 @@ class ColumnSet(Protocol):
     """What a convex fit needs of its columns."""
 
     def unit(self, floor: float) -> tuple[ColumnSet, Tensor, Tensor]:
-        """ColumnSet of unit size, the sizes (K,), and which are not nothing (K,): at most ``floor``; softmax sees contrasts only."""
+        """Columns of unit size, the sizes (K,), and which are above ``floor`` (K,); softmax sees contrasts only."""
 
     def apply(self, theta: Tensor) -> Tensor:
         """X theta, (n, C)."""
@@ -44,6 +44,9 @@ class ColumnSet(Protocol):
 
     def leverage(self, inverse: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """X_n M X_n^T, (r, C, C) for slices of r nodes, for M (K, K)."""
+
+    def levered(self, inverse: Tensor, x: Tensor) -> Tensor:
+        """X_n M X_n^T x_n, (n, C), for M (K, K) and x (n, C), without writing the matrices down."""
 
 
 def _sizes(size: Tensor, floor: float) -> tuple[Tensor, Tensor]:
@@ -85,6 +88,10 @@ class DenseColumns:
         for part in _slices(len(self.terms), self.terms[0].numel()):
             x = self.terms[part]
             yield part, (x @ inverse) @ x.mT
+
+    def levered(self, inverse: Tensor, x: Tensor) -> Tensor:
+        seen = torch.einsum("nck,nc->nk", self.terms, x) @ inverse
+        return torch.einsum("nck,nk->nc", self.terms, seen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +138,13 @@ class StructuredColumns:
             z = z + (row @ theta[place])[:, None] * field
         return z
 
+    def apply_each(self, thetas: Tensor) -> Tensor:
+        """X theta for several theta (M, K) at once."""  # (M, n, C)
+        z = torch.einsum("nci,mci->mnc", self.own, thetas[:, self.places[-1]].view(-1, *self.own.shape[1:]))
+        for field, row, place in zip(self.fields, self.rows, self.places):
+            z = z + (thetas[:, place] @ row.T)[:, :, None] * field
+        return z
+
     def transpose(self, residual: Tensor) -> Tensor:
         parts = [(field * residual).sum(1) @ row for field, row in zip(self.fields, self.rows)]
         return torch.cat([*parts, torch.einsum("nc,nci->ci", residual, self.own).reshape(-1)])
@@ -165,6 +179,14 @@ class StructuredColumns:
     def leverage(self, inverse: Tensor) -> Iterator[tuple[slice, Tensor]]:
         for nodes in _slices(len(self.own), self.classes * max(self.own[0].numel(), self.classes)):
             yield nodes, self.part(nodes)._leverage(inverse)
+
+    def levered(self, inverse: Tensor, x: Tensor) -> Tensor:
+        parts = [(field * x).sum(1, keepdim=True) * row for field, row in zip(self.fields, self.rows)]
+        seen = torch.cat([*parts, (self.own * x[:, :, None]).flatten(1)], 1) @ inverse  # (n, K)
+        total = (seen[:, self.places[-1]].view(self.own.shape) * self.own).sum(-1)
+        for field, row, place in zip(self.fields, self.rows, self.places):
+            total = total + (seen[:, place] * row).sum(1, keepdim=True) * field
+        return total
 
     def _leverage(self, inverse: Tensor) -> Tensor:
         last, own = self.places[-1], self.own

@@ -35,6 +35,8 @@ from graphcal.engine.likelihood import platt_targets
 
 # on coefficients of columns of unit size: two equal columns must not make the Hessian singular
 TINY_RIDGE = 1e-10
+MOST_SOLVED = 20  # classes of a system that is solved for every node when it is left out
+SERIES = 12  # terms otherwise
 
 
 def fit_linear(
@@ -236,14 +238,23 @@ class NewtonState:
     def loo_logits(self, ridge: Tensor) -> Tensor:
         """Logits of every node from the fit without it, if theta minimises the NLL with this ridge (K,)."""  # (n, C)
         inverse = torch.linalg.inv((self.hessian + ridge.diag()) * len(self.z))
-        eye = torch.eye(self.z.shape[1], dtype=self.z.dtype, device=self.z.device)
-        moved = torch.empty_like(self.z)
+        p, residual = self.probs, self.probs - self.target
+        if p.shape[1] > MOST_SOLVED:
+            return self.z + self._series(inverse, residual)
+        moved, eye = torch.empty_like(self.z), torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
         for nodes, leverage in self.columns.leverage(inverse):  # (r, C, C) S / n
-            p = self.probs[nodes]
-            residual = leverage @ (p - self.target[nodes])[:, :, None]
-            drift = leverage * p[:, None, :] - (leverage @ p[:, :, None]) * p[:, None, :]  # S A / n
-            moved[nodes] = torch.linalg.solve(eye - drift, residual).squeeze(-1)
+            at = p[nodes]
+            drift = leverage * at[:, None, :] - (leverage @ at[:, :, None]) * at[:, None, :]  # S A / n
+            moved[nodes] = torch.linalg.solve(eye - drift, leverage @ residual[nodes, :, None]).squeeze(-1)
         return self.z + moved
+
+    def _series(self, inverse: Tensor, residual: Tensor) -> Tensor:
+        """(I - S A / n)^-1 S r / n as a series: the eigenvalues of S A / n are a node's shares in its own fit, below 1."""
+        first = moved = self.columns.levered(inverse, residual)
+        for _ in range(SERIES):
+            bent = self.probs * (moved - (self.probs * moved).sum(1, keepdim=True))
+            moved = first + self.columns.levered(inverse, bent)
+        return moved
 
     def loo_nll(self, ridge: Tensor) -> float:
         log_probs = self.loo_logits(ridge).log_softmax(-1)

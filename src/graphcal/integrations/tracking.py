@@ -9,7 +9,6 @@ log_results(gc.run("citeseer"), wandb.init())
 from __future__ import annotations
 
 import tempfile
-from pathlib import Path
 from typing import Any
 
 from graphcal.pipeline import Results
@@ -28,17 +27,14 @@ def scalars(results: Results) -> dict[str, float]:
 
 
 def log_results(results: Results, tracker: Any) -> None:
-    """Log the numbers, ``results.json`` and ``report.html`` to ``tracker``: the module ``mlflow``, or a run of ``wandb``."""
-    with tempfile.TemporaryDirectory() as folder:
-        results.save(folder)
-        files = [Path(folder) / name for name in ("results.json", "report.html")]
-        if hasattr(tracker, "log_artifact") and hasattr(tracker, "log_metrics"):  # mlflow
-            tracker.log_metrics(scalars(results))
-            for path in files:
-                tracker.log_artifact(str(path))
-        elif hasattr(tracker, "log") and hasattr(tracker, "save"):  # wandb
-            tracker.log(scalars(results))
-            for path in files:
-                tracker.save(str(path), base_path=folder, policy="now")
-        else:
-            raise ValueError(f"log_results understands mlflow and a run of wandb; got {type(tracker).__name__}")
+    """Log the numbers and the files of ``results.save`` to ``tracker``: the module ``mlflow``, or a run of ``wandb``."""
+    if hasattr(tracker, "log_artifacts") and hasattr(tracker, "log_metrics"):  # mlflow
+        tracker.log_metrics(scalars(results))
+        with tempfile.TemporaryDirectory() as folder:
+            results.save(folder)
+            tracker.log_artifacts(folder)
+    elif hasattr(tracker, "log") and hasattr(tracker, "dir"):  # wandb: what lies in the run's folder is kept with it
+        tracker.log(scalars(results))
+        results.save(tracker.dir)
+    else:
+        raise ValueError(f"log_results understands mlflow and a run of wandb; got {type(tracker).__name__}")

@@ -12,7 +12,7 @@ from graphcal.methods.dirichlet import Dirichlet
 from graphcal.methods.ets import EnsembleTemperatureScaling
 from graphcal.methods.gats import GATS
 from graphcal.methods.gets import GETS
-from graphcal.methods.graph_scaling import GraphScaling
+from graphcal.methods.graph_scaling import GraphScaling, KeptGraphScaling
 from graphcal.methods.graph_scar import GraphSCAR
 from graphcal.methods.histogram import HistogramBinning
 from graphcal.methods.isotonic import Isotonic
@@ -46,6 +46,7 @@ __all__ = [
     "GraphScaling",
     "HistogramBinning",
     "Isotonic",
+    "KeptGraphScaling",
     "MatrixScaling",
     "OrderInvariant",
     "Platt",
@@ -75,6 +76,7 @@ CALIBRATORS: Names[type[Recipe]] = Names(
         "scar": SCAR,
         "graph-scar": GraphSCAR,
         "graph-scaling": GraphScaling,
+        "graph-scaling-keep": KeptGraphScaling,
         "cagcn": CaGCN,
         "gats": GATS,
         "dcgc": DCGC,

@@ -128,6 +128,11 @@ def features_of(out: Outputs) -> Tensor:
     if out.graph.get("x") is None:
         raise ValueError("GETS reads node features, but the graph has no x: give features (N, F), or use gats or wats")
     x: Tensor = out.graph.x
+    values = x.values() if x.layout == torch.sparse_csr else x
+    if not torch.isfinite(values).all():
+        raise ValueError(
+            "GETS reads the features x, but some of them are not finite: mend them, or choose another calibrator"
+        )
     return x
 
 

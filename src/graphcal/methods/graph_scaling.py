@@ -11,6 +11,7 @@ Linear in all its parameters: validation NLL is convex, `graphcal.engine.linear`
 own, found by coordinate search on leave-one-out NLL. Six members, from temperature scaling to all blocks, are stacked: their
 probabilities are mixed with the weights that explain the labels best when every node is predicted without its own label, under a
 prior of a few observations for each member and some more for TS where there are few labels. So with little data it is near TS.
+A mixture of calibrated members is less sure than it should be; one exponent, fitted the same way, makes up for that.
 
 *Fallback.* Stack -> SCAR with a temperature -> TS -> the model itself: the first whose leave-one-out NLL is below that of the ones
 after it. ``note`` says which, and what the fit found.
@@ -27,7 +28,7 @@ distribution with the old class on top can say that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -116,12 +117,26 @@ class GraphScaling:
         units = FactUnits.of(raw_facts(z[nodes], context))
         state: dict[str, Any] = {
             **_centroids(out, layout), "scale": scale, "centre": units.centre, "spread": units.spread, "low": units.low,
-            "high": units.high, "alone_is_known": alone_is_known, "graph": graph, **_labels_state(labels),
+            "high": units.high, "alone_is_known": alone_is_known, "graph": graph, **_labels_state(labels, out),
             "predictions": self.predictions, **fitted_on(out, on), **training_set_of(out),
         }  # fmt: skip
         columns = _columns(layout, z[nodes], context, state)
         fitted = fit_stack(layout, columns, z[nodes], y, scale, self.left_out, keep=self.predictions == "keep")
         return GraphScaled(**state, **_fit_state(fitted))
+
+
+@dataclass(frozen=True)
+class KeptGraphScaling(GraphScaling):
+    """Graph scaling that never changes a prediction: nodes whose prediction it does not believe are held, and said to be.
+
+    The same as ``GraphScaling(predictions="keep")``, under a name of its own for tables and commands.
+    """
+
+    predictions: str = "keep"
+
+    card: ClassVar[Card] = replace(
+        GraphScaling.card, title="Graph scaling, predictions kept (ours)", keeps_predictions=True
+    )
 
 
 class GraphScaled(Calibration):
@@ -132,6 +147,7 @@ class GraphScaled(Calibration):
     scale: Tensor  # () 1 / temperature of the plain form
     theta: Tensor  # (2, M, K) the members' parameters: with and without knowing the training set
     weights: Tensor  # (2, M) of the members
+    sharpness: Tensor  # (2,) the exponent of their mixture
     centre: Tensor  # (F,) of the facts on the fitted nodes, and likewise
     spread: Tensor
     low: Tensor
@@ -143,6 +159,7 @@ class GraphScaled(Calibration):
     label_values: Tensor
     graph: bool  # the edges were known
     reads_labels: bool
+    labels_of: str  # the fingerprint of the graph they are known of
     alone_is_known: bool
     predictions: str
     members: list[str]
@@ -154,9 +171,13 @@ class GraphScaled(Calibration):
         assert self.num_classes is not None
         return Layout(self.num_classes, len(self.gram) > 0, self.graph, self.reads_labels)
 
+    @property
+    def reads_graph(self) -> bool:
+        return self.graph
+
     def context(self, out: Outputs) -> Tensor:
         labels = None
-        if self.reads_labels and fingerprint(out.graph) == self.fitted_on["fingerprint"]:  # the graph it was fitted on
+        if self.reads_labels and fingerprint(out.graph) == self.labels_of:  # the graph it was fitted on
             labels = torch.full((out.num_nodes,), -1, device=out.logits.device)
             labels[self.label_nodes] = self.label_values
         return read_context(out, self.layout, self.scale, labels, self.alone_is_known)
@@ -180,8 +201,9 @@ class GraphScaled(Calibration):
 
     def _form(self, form: int, z: Tensor, context: Tensor) -> Tensor:
         columns = _columns(self.layout, z, context, dict(self.named_buffers()))
-        members = [columns.apply(theta.double()).log_softmax(-1) for theta in self.theta[form].unbind()]
-        return mixture(torch.stack(members), self.weights[form].double())
+        members = columns.apply_each(self.theta[form].double()).log_softmax(-1)  # (M, n, C)
+        mixed = mixture(members, self.weights[form].double())
+        return (self.sharpness[form].double() * mixed).log_softmax(-1)
 
     def held(self, out: Outputs) -> Tensor:
         """The nodes whose prediction is kept and not believed; none with ``predictions="free"``."""  # (N,) bool
@@ -214,16 +236,20 @@ def _seen_labels(out: Outputs, nodes: Tensor) -> Tensor:
     return torch.where(seen, out.graph.y, -1)
 
 
-def _labels_state(labels: Tensor | None) -> dict[str, Any]:
-    nodes = torch.empty(0, dtype=torch.long) if labels is None else (labels >= 0).nonzero().flatten()
-    values = nodes if labels is None else labels[nodes]
-    return {"label_nodes": nodes, "label_values": values, "reads_labels": labels is not None}
+def _labels_state(labels: Tensor | None, out: Outputs) -> dict[str, Any]:
+    if labels is None:
+        none = torch.empty(0, dtype=torch.long)
+        return {"label_nodes": none, "label_values": none, "reads_labels": False, "labels_of": ""}
+    nodes = (labels >= 0).nonzero().flatten()
+    of = fingerprint(out.graph)
+    return {"label_nodes": nodes, "label_values": labels[nodes], "reads_labels": True, "labels_of": of}
 
 
 def _fit_state(fitted: StackedFit) -> dict[str, Any]:
     return {
         "theta": fitted.theta,
         "weights": fitted.weights,
+        "sharpness": fitted.sharpness,
         "members": list(fitted.members),
         "note": fitted.note,
         "training_set_worth": fitted.training_set_worth,

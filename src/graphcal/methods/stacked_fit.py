@@ -27,6 +27,8 @@ from graphcal.engine.stacking import mixture, pooled, stack_weights
 LAMBDAS = (300.0, 100.0, 30.0, 10.0)
 PRIOR = 2.0  # observations for each member of the stack
 PRIOR_OF_TS = 150.0  # divided by the number of labels: observations more for TS
+SHARPNESS_LAMBDA = 100.0  # of the ridge on the mixture's exponent
+SMALLEST_SHARPNESS = 0.1
 MOST_NODES = 5000  # that ridges and weights are chosen on; the parameters are fitted on all
 
 # what a group is penalised together with; constants are free
@@ -65,6 +67,7 @@ class StackedFit:
     members: tuple[str, ...]
     theta: Tensor  # (2, M, K) with and without knowing the training set
     weights: Tensor  # (2, M)
+    sharpness: Tensor  # (2,) the exponent of the mixture
     note: str
     training_set_worth: float
 
@@ -101,7 +104,8 @@ def fit_stack(
     note = judged[0].note
     if layout.graph and not torch.equal(thetas[0], thetas[1]):
         note += f"; knowing the training set is worth {worth:.4f} of NLL"
-    return StackedFit(tuple(MEMBERS), torch.stack(thetas), torch.stack([j.weights for j in judged]), note, worth)
+    weights, sharpness = (torch.stack([getattr(j, name) for j in judged]) for name in ("weights", "sharpness"))
+    return StackedFit(tuple(MEMBERS), torch.stack(thetas), weights, sharpness, note, worth)
 
 
 def _some(count: int) -> slice | Tensor:
@@ -110,8 +114,9 @@ def _some(count: int) -> slice | Tensor:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Stack:
     weights: Tensor  # (M,)
+    sharpness: Tensor  # ()
     nll: float  # leave-one-out
     note: str
 
@@ -185,7 +190,7 @@ class Problem:
     def nll(self, log_probs: Tensor) -> float:
         return -float((log_probs * self.target).sum()) / len(self.y)
 
-    def judge(self, members: dict[str, Member], keep: bool) -> Judgement:
+    def judge(self, members: dict[str, Member], keep: bool) -> Stack:
         """The weights of the stack; or of the first of scar, ts and the model itself that is better without its label."""
         names, n = list(members), len(self.y)
         weights = self.z.new_zeros(len(names))
@@ -196,15 +201,24 @@ class Problem:
         unseen = torch.stack([members[name].unseen for name in names])  # (M, n, C)
         label = unseen[stacked].gather(2, self.y[None, :, None].expand(len(prior), -1, 1)).squeeze(2)
         weights[stacked] = stack_weights(label.T.contiguous(), prior)
-        free = mixture(unseen, weights)
+        sharpness = self._sharpness(mixture(unseen, weights))
+        free = (sharpness * mixture(unseen, weights)).log_softmax(-1)
         pred = self.z.argmax(-1)
         said = pooled(free, pred) if keep else free
         found = {"stack": self.nll(said), **{name: self.nll(members[name].unseen) for name in CHAIN}}
         best = next(name for k, name in enumerate(found) if all(found[name] < x for x in list(found.values())[k + 1 :]))
         if best == "stack":
-            return Judgement(weights, found[best], self._in_words(free, pred, keep))
+            return Stack(weights, sharpness, found[best], self._in_words(free, pred, keep))
         note = f"{CHAIN[best]}: leave-one-out NLL {found[best]:.4f}, of the stack {found['stack']:.4f}"
-        return Judgement(torch.tensor([name == best for name in names]).to(weights), found[best], note)
+        alone = torch.tensor([name == best for name in names]).to(weights)
+        return Stack(alone, torch.ones_like(sharpness), found[best], note)
+
+    def _sharpness(self, log_probs: Tensor) -> Tensor:
+        """The exponent of least NLL, drawn to 1: a mixture of calibrated members is less sure than it should be."""  # ()
+        ridge = SHARPNESS_LAMBDA / len(self.y)
+        start = log_probs.new_ones(1)
+        fitted = fit_linear(torch.zeros_like(log_probs), log_probs[:, :, None], self.target, ridge, start)
+        return fitted[0].clamp(min=SMALLEST_SHARPNESS)
 
     def _in_words(self, free: Tensor, pred: Tensor, keep: bool) -> str:
         moved = free.argmax(-1)

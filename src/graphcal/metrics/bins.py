@@ -99,7 +99,7 @@ def equal_width_edges(bins: int) -> Tensor:
 def equal_mass_edges(conf: Tensor, bins: int) -> Tensor:
     """Edges between the sorted confidences: N // B nodes in each bin, one more in the first N % B; ties stay together."""
     check_bins(bins)
-    ordered, (each, more) = conf.cpu().double().sort().values, divmod(len(conf), bins)
+    ordered, (each, more) = torch.from_numpy(np.sort(conf.cpu().double().numpy())), divmod(len(conf), bins)
     k = torch.arange(1, bins)
     last = k * each + k.clamp(max=more) - 1  # last node of each bin but the final one
     inner = ordered[last.clamp(min=0)]
@@ -127,6 +127,13 @@ def confidence(log_probs: Tensor) -> tuple[Tensor, Tensor]:
     """Confidence (float64, on the CPU) and predicted class of each node."""
     top, pred = log_probs.max(dim=1)
     return torch.from_numpy(exp_top(top.detach().cpu().double().numpy())), pred
+
+
+def checked_confidence(log_probs: Tensor) -> Tensor:
+    """Confidence of each node, checked; float64, on the CPU."""
+    check_log_probs(log_probs[:1])
+    any_class = torch.zeros(1, dtype=torch.long).expand(len(log_probs))
+    return torch.from_numpy(np.concatenate(list(map_chunks(log_probs, any_class, lambda rows: rows.conf))))
 
 
 def outcomes(log_probs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -164,16 +171,12 @@ def tally(conf: Tensor, right: Tensor, edges: Tensor, scheme: str = "equal-width
     return tally_rows(conf.cpu().double().numpy(), right.cpu().numpy(), edges, scheme)
 
 
-def reliability_in(log_probs: Tensor, y: Tensor, edges: Tensor, scheme: str) -> Reliability:
-    """Confidence against accuracy between given edges."""
-    return map_reduce(log_probs, y, lambda rows: tally_rows(rows.conf, rows.right, edges, scheme))
-
-
 def reliability(log_probs: Tensor, y: Tensor, bins: int = 20, scheme: str = "equal-width") -> Reliability:
     """Confidence against accuracy of the predicted class, in `bins` equal-width or equal-mass bins."""
     if scheme not in SCHEMES:
         raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}")
     if scheme == "equal-width":
-        return reliability_in(log_probs, y, equal_width_edges(bins), scheme)
-    check_log_probs(log_probs)
-    return reliability_in(log_probs, y, equal_mass_edges(confidence(log_probs)[0], bins), scheme)
+        edges = equal_width_edges(bins)
+        return map_reduce(log_probs, y, lambda rows: tally_rows(rows.conf, rows.right, edges))
+    conf, right = outcomes(log_probs, y)
+    return tally(conf, right, equal_mass_edges(conf, bins), scheme)

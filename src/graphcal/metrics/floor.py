@@ -34,8 +34,7 @@ from scipy.stats import norm
 from torch import Tensor
 
 from graphcal.metrics import inputs
-from graphcal.metrics.bins import Reliability, bin_of, confidence, equal_width_edges, outcomes, reliability
-from graphcal.metrics.inputs import check_log_probs
+from graphcal.metrics.bins import Reliability, bin_of, checked_confidence, equal_width_edges, outcomes, reliability
 
 NORMAL_FROM = 100.0  # variance beyond which E|S - μ| = σ √(2/π) is right to one part in a thousand
 MANY_NODES = 1_000_000  # beyond this a bin's whole share is below 0.001 points
@@ -94,8 +93,7 @@ def abs_deviations(conf: Tensor, cell: Tensor, cells: int) -> Tensor:
 
 def ece_floor(log_probs: Tensor, bins: int = 20) -> float:
     """The ECE expected of a perfectly calibrated model with these confidences on this many nodes."""
-    check_log_probs(log_probs)
-    return floor_of(confidence(log_probs)[0], equal_width_edges(bins))
+    return floor_of(checked_confidence(log_probs), equal_width_edges(bins))
 
 
 def expected_abs_normal(mean: Tensor, sd: Tensor) -> Tensor:
@@ -169,8 +167,7 @@ def floor_interval(
     log_probs: Tensor, bins: int = 20, level: float = 0.95, draws: int = 1000, generator: torch.Generator | None = None
 ) -> tuple[float, float]:
     """Where the ECE of a perfectly calibrated model with these confidences lies with probability `level`."""
-    check_log_probs(log_probs)
-    drawn = draw_errors(confidence(log_probs)[0], bins, draws, seeded(generator))
+    drawn = draw_errors(checked_confidence(log_probs), bins, draws, seeded(generator))
     low, high = drawn.quantile(torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)).tolist()
     return low, high
 

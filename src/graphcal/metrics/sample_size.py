@@ -22,9 +22,8 @@ from typing import Any
 from scipy.stats import norm
 from torch import Tensor
 
-from graphcal.metrics.bins import confidence, equal_width_edges, tally
+from graphcal.metrics.bins import checked_confidence, equal_width_edges, tally
 from graphcal.metrics.floor import floor_of
-from graphcal.metrics.inputs import check_log_probs
 
 
 def nodes_needed(difference: float, sd: float, nodes: int, level: float = 0.95, power: float = 0.9) -> int:
@@ -62,10 +61,9 @@ class LabelLimit:
 
 def label_limit(log_probs: Tensor, labels: int, bins: int = 20) -> LabelLimit:
     """What even the right calibrator cannot go below with `labels` validation labels, seen on the nodes of `log_probs`."""
-    check_log_probs(log_probs)
     if labels < 1:
         raise ValueError(f"labels must be at least 1, got {labels}")
-    conf, edges = confidence(log_probs)[0], equal_width_edges(bins)
+    conf, edges = checked_confidence(log_probs), equal_width_edges(bins)
     rel, N = tally(conf, conf, edges), len(conf)
     sd = math.sqrt(float(rel.variance.sum()) / N / labels)
     w, v = rel.count / N, rel.variance / N**2

@@ -27,7 +27,7 @@ from graphcal.metrics.floor import debiased_of, floor_of
 from graphcal.metrics.group_gaps import worst_gap
 from graphcal.metrics.inputs import Array, RowChunk, map_reduce
 from graphcal.metrics.ranking import auroc_of, grouped
-from graphcal.metrics.selective import aurc_of, coverage_of, eaurc_of
+from graphcal.metrics.selective import aurc_of, best_aurc_of, coverage_of
 
 DECIDED_ERROR = 0.05  # the error of `coverage_at_5`
 
@@ -156,7 +156,7 @@ def score(log_probs: Tensor, y: Tensor, bins: int = 20, cuts: Sequence[Tensor] =
     rel = reliability(log_probs, y, bins)
     conf, right = outcomes(log_probs, y)
     order, (mean_nll, mean_brier) = grouped(conf, right), losses(log_probs, y)
-    N = len(y)
+    N, area = len(y), aurc_of(*order)
     return Scores(
         nodes=N,
         accuracy=float(rel.right_sum.sum()) / N,
@@ -171,8 +171,8 @@ def score(log_probs: Tensor, y: Tensor, bins: int = 20, cuts: Sequence[Tensor] =
         nll=mean_nll,
         brier=mean_brier,
         auroc=auroc_of(*order),
-        aurc=aurc_of(*order),
-        eaurc=eaurc_of(*order),
+        aurc=area,
+        eaurc=area - best_aurc_of(*order),
         coverage_at_5=coverage_of(*order, DECIDED_ERROR),
         worst_slice=worst_gap(conf, right, [log_probs.argmax(dim=1).cpu(), *cuts]),
     )

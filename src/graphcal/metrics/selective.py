@@ -36,8 +36,9 @@ def aurc_of(count: Tensor, good: Tensor) -> float:
     count, good = count[count > 1e-9], good[count > 1e-9]
     bad, before = count - good, count.cumsum(0) - count
     rate, wrong = bad / count, bad.cumsum(0) - bad  # of the tie; above it
-    harmonic = torch.digamma(before + count + 1) - torch.digamma(before + 1)  # Σ_i 1 / (before + i)
-    harmonic = torch.where(count == 1, 1 / (before + 1), harmonic)
+    harmonic = 1 / (before + 1)  # Σ_i 1 / (before + i)
+    tie = count != 1
+    harmonic[tie] = torch.digamma((before + count + 1)[tie]) - torch.digamma((before + 1)[tie])
     return float((bad + (wrong - rate * before) * harmonic).sum() / count.sum())
 
 
@@ -50,8 +51,12 @@ def oracle_aurc(nodes: float, wrong: float) -> float:
 
 def eaurc_of(count: Tensor, good: Tensor) -> float:
     """AURC above that of the best order of the same predictions."""
-    nodes = float(count.sum())
-    return aurc_of(count, good) - oracle_aurc(nodes, nodes - float(good.sum()))
+    return aurc_of(count, good) - best_aurc_of(count, good)
+
+
+def best_aurc_of(count: Tensor, good: Tensor) -> float:
+    """AURC of the best order of the same predictions."""
+    return oracle_aurc(float(count.sum()), float((count - good).sum()))
 
 
 def coverage_of(count: Tensor, good: Tensor, error: float) -> float:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from graphcal.checks import as_float
 from graphcal.core import Outputs
@@ -75,6 +75,10 @@ def small_part(data: Data) -> Data:
 def by_batches(model: nn.Module, loader: Iterable[Data], data: Any, see: See, run: OnePass) -> Outputs:
     """``see`` and ``run`` as in `by_layers`; the graph is the loader's own unless ``data`` is given."""
     graph = getattr(loader, "data", None) if data is None else data
+    if isinstance(graph, HeteroData):
+        raise ValueError(
+            "loader= is for a graph with one kind of nodes, a Data; got HeteroData: observe it in one pass"
+        )
     if not isinstance(graph, Data):
         raise ValueError(
             f"the loader {type(loader).__name__} does not hold its graph: give it too, observe(model, data, loader=loader)"

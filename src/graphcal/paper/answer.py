@@ -3,8 +3,8 @@
     python -m graphcal.paper.answer results/README.md docs/reproduction.md      # rewrite what stands between the marks
     python -m graphcal.paper.answer --check results/README.md ...               # fail when a page says something else
 
-The pages hold <!-- answer --> and <!-- /answer -->; docs/reproduction.md also <!-- claims --> and <!-- /claims -->, between which
-the table of `graphcal.paper.claims` stands.
+The pages hold <!-- answer --> and <!-- /answer -->; docs/reproduction.md also marks for the tables of `claims` and
+`graph_by_graph`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from graphcal.files import write_atomically
 from graphcal.metrics.equivalence import bias
 from graphcal.paper.agreement import count_published, distinct, read_cells, tally
 from graphcal.paper.claims import count_verdicts, grid_of_claims, printed_means
+from graphcal.paper.graph_by_graph import grid_by_graph
 from graphcal.paper.run_files import RunFiles
 
 CITATION = ("cora", "citeseer", "pubmed")
@@ -86,12 +87,12 @@ def _against_ts(runs: RunFiles) -> str:
     )
     floor = _mean(runs, "table-gcn", "scar-paper", "ece_floor")
     return (
-        f"**Against TS on the same network** SCAR's ECE is {ece[0][0]:.2f} to {ece[0][1]:.2f} (GCN) and "
-        f"{ece[1][0]:.2f} to {ece[1][1]:.2f} (GAT), "
-        f"at a floor of {floor:.1f}; on all unlabelled nodes {all_ece[0][0]:.2f} to {all_ece[0][1]:.2f} and "
-        f"{all_ece[1][0]:.2f} to "
-        f"{all_ece[1][1]:.2f}. On proper scores TS is better: NLL {nll[0][0]:.3f} to {nll[0][1]:.3f}, Brier "
-        f"{brier[0][0]:.3f} to "
+        f"**Against TS on the same network** SCAR's ECE is {ece[0][0]:.2f} against {ece[0][1]:.2f} (GCN) and "
+        f"{ece[1][0]:.2f} against {ece[1][1]:.2f} (GAT), "
+        f"at a floor of {floor:.1f}; on all unlabelled nodes {all_ece[0][0]:.2f} against {all_ece[0][1]:.2f} and "
+        f"{all_ece[1][0]:.2f} against "
+        f"{all_ece[1][1]:.2f}. On proper scores TS is better: NLL {nll[0][0]:.3f} against {nll[0][1]:.3f}, Brier "
+        f"{brier[0][0]:.3f} against "
         f"{brier[0][1]:.3f} (GCN)."
     )
 
@@ -102,9 +103,9 @@ def _against_graphs(runs: RunFiles) -> str:
     gat = {m: _mean(runs, "table-gat", m, "ece", "gat") for m in ("gats", "dcgc", "scar-paper")}
     nll, brier = (_mean(runs, "table-gcn", "ms", metric) for metric in ("nll", "brier"))
     return (
-        f"**Against CaGCN as its code, GATS, DCGC** it is a tie: {code:.2f}, {gcn['gats']:.2f}, {gcn['dcgc']:.2f} to "
+        f"**Against CaGCN as its code, GATS, DCGC** it is a tie: {code:.2f}, {gcn['gats']:.2f}, {gcn['dcgc']:.2f} against "
         f"{gcn['scar-paper']:.2f} "
-        f"(GCN); GATS {gat['gats']:.2f}, DCGC {gat['dcgc']:.2f} to {gat['scar-paper']:.2f} (GAT). The best NLL and "
+        f"(GCN); GATS {gat['gats']:.2f}, DCGC {gat['dcgc']:.2f} against {gat['scar-paper']:.2f} (GAT). The best NLL and "
         "Brier score of the "
         f"paper's columns is plain MS, fitted properly ({nll:.3f}, {brier:.3f})."
     )
@@ -155,10 +156,11 @@ def _bases(runs: RunFiles) -> str:
         if e.where in ("table-hetero", "table-backbones") and e.chosen.method == "uncal"
     ]
     differ = sum(cell.verdict == "differs" for cell in bases)
-    fit, grid = (
-        [float(runs.values("fair-backbones", m, "ece", dataset=g).mean()) for g in ("cora", "citeseer")]
-        for m in ("scar-fit", "scar-grid-4")
-    )
+    graphs = ("cora", "citeseer")
+    fit = [float(runs.values("fair-backbones", "scar-fit", "ece", dataset=g).mean()) for g in graphs]
+    grid = [
+        float(runs.values("table-backbones", "scar-val", "ece", dataset=g, backbone="fagcn").mean()) for g in graphs
+    ]
     own = [printed_means("backbones", "scar", [g])[0] for g in ("cora", "citeseer")]
     return (
         f"**Heterophilic graphs, FAGCN, GCNII**: base models are not specified, and {differ} of {len(bases)} differ "
@@ -220,18 +222,20 @@ def answer(folder: Path) -> str:
 
 def fill(text: str, name: str, content: str, where: Path) -> str:
     """The text with what stands between <!-- name --> and <!-- /name --> replaced."""
-    opening, closing = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"
-    if opening not in text or closing not in text:
-        raise ValueError(f"{where} has no place for the {name}: {opening.strip()} ... {closing.strip()}")
-    before, rest = text.split(opening, 1)
-    return before + opening + content + closing + rest.split(closing, 1)[1]
+    opening, closing = f"<!-- {name} -->", f"<!-- /{name} -->"
+    before, found, rest = text.partition(opening)
+    _, ended, after = rest.partition(closing)
+    if not found or not ended:
+        raise ValueError(f"{where} has no place for the {name}: {opening} ... {closing}")
+    return f"{before}{opening}\n\n{content}\n\n{closing}{after}"
 
 
 def filled(path: Path, folder: Path) -> str:
     """A page with what the run files say."""
     text = fill(path.read_text(encoding="utf-8"), "answer", answer(folder), path)
-    if "<!-- claims -->" in text:
-        text = fill(text, "claims", markdown([grid_of_claims(RunFiles(folder))]).rstrip("\n"), path)
+    for name, grid in (("claims", grid_of_claims), ("graphs", grid_by_graph)):
+        if f"<!-- {name} -->" in text:
+            text = fill(text, name, markdown([grid(RunFiles(folder))]).rstrip("\n"), path)
     return text
 
 

@@ -15,6 +15,7 @@ from graphcal.plots.measurement import (
     draw_runtime,
     draw_slices,
     draw_sweep,
+    plot_reliability,
 )
 
 __all__ = [
@@ -25,4 +26,5 @@ __all__ = [
     "draw_runtime",
     "draw_slices",
     "draw_sweep",
+    "plot_reliability",
 ]

@@ -11,18 +11,22 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from torch import Tensor
 
-from graphcal.metrics.bins import Reliability
+from graphcal.metrics.bins import Reliability, reliability
 from graphcal.metrics.diagram import accuracy_interval, consistency_band
 from graphcal.metrics.scores import ece_of
 from graphcal.metrics.slices import Slice
+from graphcal.plots.figure import panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 BLUE, VERMILLION = "#0072b2", "#d55e00"
 CYCLE = (BLUE, VERMILLION, "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 MARKERS = "osD^vP"
+FEW = 5  # nodes of a bin that is drawn hollow
 
 
 def ink(ax: Axes) -> str:
@@ -56,7 +60,10 @@ def draw_reliability(rel: Reliability, ax: Axes, label: str | None = None, count
         (acc >= conf, BLUE, "o", "under-confident"),
         (acc < conf, VERMILLION, "s", "over-confident"),
     ):
-        ax.plot(conf[side], acc[side], marker, color=colour, markersize=5, label=name)
+        many = rel.count.numpy()[full] >= FEW
+        ax.plot(conf[side & many], acc[side & many], marker, color=colour, markersize=5, label=name)
+        few = side & ~many  # hollow: hardly anything is known of them
+        ax.plot(conf[few], acc[few], marker, color=colour, markersize=4, markerfacecolor="none", alpha=0.7)
     if counts:
         share = (rel.count / rel.count.sum()).numpy()
         ax.bar(
@@ -67,6 +74,19 @@ def draw_reliability(rel: Reliability, ax: Axes, label: str | None = None, count
     ax.set_aspect("equal")
     ax.set_title(f"{label + ': ' if label else ''}ECE {100 * ece_of(rel):.1f} %", fontsize="medium")
     frame(ax, "confidence", "accuracy")
+
+
+def plot_reliability(log_probs: Tensor, y: Tensor, bins: int = 20, label: str | None = None) -> Figure:
+    """The reliability diagram in one line: a figure that a notebook shows and ``savefig`` writes.
+
+    >>> import torch, graphcal as gc
+    >>> log_probs, y = torch.tensor([[0.8, 0.2], [0.6, 0.4], [0.3, 0.7]]).log(), torch.tensor([0, 1, 1])
+    >>> type(gc.plots.plot_reliability(log_probs, y)).__name__
+    'Figure'
+    """
+    figure, axes = panels(1, 1)
+    draw_reliability(reliability(log_probs, y, bins), axes[0, 0], label)
+    return figure
 
 
 def draw_before_after(

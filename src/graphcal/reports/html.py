@@ -19,6 +19,7 @@ from graphcal.metrics.names import METRICS, Metric
 from graphcal.metrics.sample_size import LabelLimit
 from graphcal.reports import wording
 from graphcal.reports.decision_section import decisions_of
+from graphcal.reports.policy import with_policy
 
 TABLE_METRICS = (
     "accuracy",
@@ -179,7 +180,7 @@ def build(results: dict[str, Any]) -> str:
     shown |= {"decisions": {"methods": decisions["methods"]}} if decisions else {}
     shown |= {"map": node_map} if node_map else {}
     name = " · ".join(str(results[k]) for k in ("dataset", "backbone") if results.get(k)) or "Calibration"
-    return (
+    return with_policy(
         environment()
         .get_template("template.html.j2")
         .render(

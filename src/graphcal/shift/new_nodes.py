@@ -53,7 +53,8 @@ def inductive(
 def _kept(
     data: Data, backbone: Any, training: Training | None, seed: int, methods: Mapping[str, Recipe], folder: Any
 ) -> TableRows:
-    path = None if folder is None else Path(folder) / f"{data.get('name', 'graph')}-{backbone}-{seed}.json"
+    name = data.get("name", "graph")
+    path = None if folder is None else Path(folder) / f"{name}-{backbone}-{seed}.json"
     if path is not None and path.exists():
         rows: TableRows = json.loads(path.read_text())
         if {row["method"] for row in rows} == set(methods):

@@ -11,4 +11,16 @@ joining    rows of two tables by id
 splits     which rows are fitted on, which measure
 labelling  labels and splits, from the table or from files of their own
 reading    `read_table`: all of the above in one call
+arrays     scores in memory: NumPy, torch, pandas, Arrow
+calibration  `gc.calibrate`, and a table of files calibrated
+estimator  `CalibratedScores`, for scikit-learn
+columnar   calibrated blocks (C, n)
+scorer     one function, RecordBatch -> RecordBatch
+profiles   what predictions are like; drift
+contexts   what a graph-aware calibration reads off the edges
+jobs       a table cut into files to write
+execution  threads, processes, Ray
+scoring    `score`: all of that for a table of any size
+exporting  `gc.export`
+writing    Parquet files, whole or not at all
 """

@@ -14,7 +14,7 @@ from torch import Tensor
 from graphcal.tables.blocks import both_classes, scores_of
 from graphcal.tables.classes import Classes, class_numbers, declared
 from graphcal.tables.kinds import Kind, kind_named, kind_of
-from graphcal.tables.layouts import Layout, find_layout
+from graphcal.tables.layouts import TableLayout, find_layout
 
 WHERE = "scores"
 
@@ -27,7 +27,7 @@ class Arrays:
     y: np.ndarray  # (N,) -1 where there is no label
     kind: Kind
     classes: tuple[str, ...]
-    layout: Layout | None  # of tables
+    layout: TableLayout | None  # of tables
 
 
 def arrays_of(scores: Any, y: Any, kind: str | None, classes: Sequence[str] | None) -> Arrays:

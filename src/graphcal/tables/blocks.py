@@ -10,13 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from graphcal.tables.layouts import Layout, is_number
+from graphcal.tables.layouts import TableLayout, is_number
 
 Array = NDArray[Any]
 NEEDED = {"long": ("id", "class"), "top-label": ("prediction",)}  # roles, beside the scores
 
 
-def scores_of(batch: pa.RecordBatch | pa.Table, layout: Layout, where: str | Path, width: int | None = None) -> Array:
+def scores_of(
+    batch: pa.RecordBatch | pa.Table, layout: TableLayout, where: str | Path, width: int | None = None
+) -> Array:
     """The scores of a wide, list or binary batch, (C, n); ``width`` is the number of classes it must have."""
     check_columns(batch, layout, where)
     if layout.form == "list":
@@ -30,7 +32,7 @@ def scores_of(batch: pa.RecordBatch | pa.Table, layout: Layout, where: str | Pat
     return scores
 
 
-def check_columns(batch: pa.RecordBatch | pa.Table, layout: Layout, where: str | Path) -> None:
+def check_columns(batch: pa.RecordBatch | pa.Table, layout: TableLayout, where: str | Path) -> None:
     """Refuse a batch that lacks a column of scores, or one that its layout stands on."""
     needed = [*layout.scores, *(layout.roles[r] for r in NEEDED.get(layout.form, ()) if r in layout.roles)]
     missing = [name for name in needed if name not in batch.schema.names]

@@ -26,7 +26,7 @@ from graphcal.metrics import Measurement
 from graphcal.study import Study
 from graphcal.tables.arrays import arrays_of, like
 from graphcal.tables.kinds import Kind
-from graphcal.tables.layouts import Layout
+from graphcal.tables.layouts import TableLayout
 from graphcal.tables.profiles import Profile
 from graphcal.tables.reading import PredictionTable
 from graphcal.tables.scorer import calibrated_columns, with_columns
@@ -134,7 +134,7 @@ def fit(out: Outputs, calibrators: Sequence[str]) -> Study:
 def remember(
     calibration: Calibration,
     log_probs: Tensor,
-    layout: Layout | None,
+    layout: TableLayout | None,
     kind: Kind,
     classes: tuple[str, ...],
     split: RowSplit,

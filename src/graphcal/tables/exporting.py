@@ -19,7 +19,7 @@ from torch_geometric.data import Data
 
 from graphcal.core import Outputs
 from graphcal.files import write_atomically
-from graphcal.tables.layouts import Layout
+from graphcal.tables.layouts import TableLayout
 from graphcal.tables.scorer import calibrated_columns, with_columns
 from graphcal.tables.writing import write_table
 
@@ -28,7 +28,7 @@ def export(out: Outputs, folder: str | Path) -> Path:
     """Write what a model said to ``folder``; gives the path of the predictions.
 
     >>> import tempfile, graphcal as gc
-    >>> data = gc.synthetic(300, seed=0)
+    >>> data = gc.synthetic(500, seed=0)
     >>> run = gc.train(data, training=gc.Training(epochs=5), seeds=[0])[0]
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = gc.export(run.outputs, folder)
@@ -88,5 +88,5 @@ def calibrated_table(out: Outputs, log_probs: Tensor) -> pa.Table:
     names = class_names_of(out.graph, out.num_classes)
     probs = np.ascontiguousarray(log_probs.exp().float().cpu().numpy().T)
     table = predictions_of(out)
-    layout = Layout("wide", "logits", tuple(f"logit_{name}" for name in names))
+    layout = TableLayout("wide", "logits", tuple(f"logit_{name}" for name in names))
     return with_columns(table, calibrated_columns(table, layout, names, probs, probs.argmax(0).astype(np.int16)))

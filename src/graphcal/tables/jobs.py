@@ -23,7 +23,7 @@ PARTIAL = re.compile(r"\..+\.(?:parquet|npy|json)\.(\d+)\.[0-9a-f]{8}")  # what 
 
 
 @dataclass(frozen=True)
-class Job:
+class ScoreJob:
     """One file to write."""
 
     shard: Path
@@ -33,20 +33,20 @@ class Job:
     groups_first_row: int = 0  # of the job, in its shard
 
 
-def jobs_of(files: Source, out: Path, whole: bool = False) -> list[Job]:
+def jobs_of(files: Source, out: Path, whole: bool = False) -> list[ScoreJob]:
     """The files to write, in the order of the table's rows."""
     root = Path(os.path.commonpath([shard.parent for shard in files.shards]))
     jobs, first_row = [], 0
     for shard in files.shards:
         name = out / shard.relative_to(root).with_suffix(".parquet")
         if FORMATS[shard.suffix.lower()] != "parquet" or whole or shard in files.ids:
-            jobs.append(Job(shard, name, first_row))
+            jobs.append(ScoreJob(shard, name, first_row))
             first_row += rows_of(shard)
             continue
         cuts = list(row_group_cuts(shard))
         for k, (groups, start, _) in enumerate(cuts):
             to = name if len(cuts) == 1 else name.with_name(f"{name.stem}-{k:05d}.parquet")
-            jobs.append(Job(shard, to, first_row + start, groups, start))
+            jobs.append(ScoreJob(shard, to, first_row + start, groups, start))
         first_row += sum(rows for _, _, rows in cuts)
     twice = {job.out for job in jobs}
     if len(twice) < len(jobs):
@@ -68,7 +68,7 @@ def row_group_cuts(shard: Path) -> Iterator[tuple[range, int, int]]:
         yield range(0), 0, 0
 
 
-def first_batch(files: Source, jobs: Sequence[Job]) -> pa.RecordBatch:
+def first_batch(files: Source, jobs: Sequence[ScoreJob]) -> pa.RecordBatch:
     for job in jobs:
         for batch in files.batches(job.shard, job.row_groups):
             if batch.num_rows:

@@ -64,7 +64,7 @@ class Kind:
             self._refuse(np.isnan(scores).any(0) | (scores > 1e-3).any(0), scores, where, first_row)
             floored: Array = np.maximum(scores, np.log(scores.dtype.type(self.floor)))
             return floored
-        self._refuse(~np.isfinite(scores).all(0), scores, where, first_row)
+        self.refuse_missing(list(scores), where, first_row)
         return scores
 
     def refuse_missing(self, columns: Sequence[Array], where: str | Path, first_row: int) -> None:

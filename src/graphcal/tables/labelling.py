@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from graphcal.tables.classes import Classes, class_numbers
 from graphcal.tables.joining import match_ids, plain_ids
-from graphcal.tables.layouts import Layout, roles_of
+from graphcal.tables.layouts import TableLayout, roles_of
 from graphcal.tables.shards import read_shard, shards_of
 from graphcal.tables.splits import RowSplit, from_file, from_words, placed
 
 
 def labels_and_split(
-    rows: pa.Table, layout: Layout, order: Classes, where: str | Path, columns: Mapping[str, str]
+    rows: pa.Table, layout: TableLayout, order: Classes, where: str | Path, columns: Mapping[str, str]
 ) -> tuple[np.ndarray | None, RowSplit | None]:
     """What a table says itself."""
     roles = layout.roles
@@ -89,7 +89,7 @@ def chosen_split(
 
 
 def label_names(
-    tables: Sequence[pa.Table], layout: Layout, labels: str | Path | None, columns: Mapping[str, str] | None
+    tables: Sequence[pa.Table], layout: TableLayout, labels: str | Path | None, columns: Mapping[str, str] | None
 ) -> list[pa.ChunkedArray]:
     """The labels that occur, for layouts whose scores do not say how many classes there are."""
     if layout.form != "top-label":

@@ -43,7 +43,7 @@ OPPOSITE = {"True": "False", "true": "false", "TRUE": "FALSE", "1": "0"}  # of t
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """What a table's columns hold."""
 
     form: str
@@ -78,7 +78,7 @@ def find_layout(
     columns: Mapping[str, str] | None = None,
     classes: tuple[str, ...] | None = None,
     where: str | Path = "the table",
-) -> Layout:
+) -> TableLayout:
     """The layout of a table, or a refusal that says what would do."""
     if form is not None and form not in LAYOUTS:
         raise ValueError(f"unknown layout {form!r}; choose one of {', '.join(LAYOUTS)}")
@@ -105,13 +105,13 @@ def find_layout(
     return layout
 
 
-def _described(layout: Layout) -> str:
+def _described(layout: TableLayout) -> str:
     return layout.scores[0] if len(layout.scores) == 1 else f"{layout.scores[0]}.."
 
 
 def _possible(
     schema: pa.Schema, kind: str | None, roles: dict[str, str], classes: tuple[str, ...] | None, where: str | Path
-) -> list[Layout]:
+) -> list[TableLayout]:
     """Every layout that the columns' names allow; a kind of '' is one that nobody has said."""
     found = []
     named = roles.get("scores")
@@ -120,17 +120,19 @@ def _possible(
         wide = _wide(schema, roles, where)
         found += wide
         if not wide and classes and kind and all(c in by_class for c in classes):
-            found.append(Layout("wide", kind, tuple(by_class[c] for c in classes), classes, roles))
+            found.append(TableLayout("wide", kind, tuple(by_class[c] for c in classes), classes, roles))
     for name in [named] if named else schema.names:
         word = WHOLE_ROW.fullmatch(name)
         said = KIND_WORDS[word[2].lower()] if word else kind or ""
         if is_list(schema.field(name).type) and (word or named or (name not in roles.values() and kind)):
-            found.append(Layout("list", said, (name,), None, roles))
+            found.append(TableLayout("list", said, (name,), None, roles))
         elif named is None and pa.types.is_string(schema.field(name).type) and word:
-            found.append(Layout("list", said, (name,), None, roles))  # joined by ';'
+            found.append(TableLayout("list", said, (name,), None, roles))  # joined by ';'
     lists = [n for n in schema.names if is_list(schema.field(n).type) and n in roles.values() and kind]
     if not found and len(lists) == 1:  # GraphStorm calls its list `pred`
-        found.append(Layout("list", kind or "", (lists[0],), None, {r: n for r, n in roles.items() if n != lists[0]}))
+        found.append(
+            TableLayout("list", kind or "", (lists[0],), None, {r: n for r, n in roles.items() if n != lists[0]})
+        )
     if found:
         return found
     for name in [named] if named else schema.names:
@@ -140,17 +142,17 @@ def _possible(
             continue
         said = (KIND_WORDS.get(word[2].lower()) if word else None) or kind or ""
         if numeric and {"class", "id"} <= set(roles):
-            found.append(Layout("long", said, (name,), None, roles))
+            found.append(TableLayout("long", said, (name,), None, roles))
         elif numeric:
-            found.append(Layout("binary", said, (name,), None, roles))
+            found.append(TableLayout("binary", said, (name,), None, roles))
         elif named and pa.types.is_string(schema.field(name).type):
-            found.append(Layout("list", said, (name,), None, roles))
+            found.append(TableLayout("list", said, (name,), None, roles))
     if not found and {"prediction", "confidence"} <= set(roles):
-        found.append(Layout("top-label", "probs", (roles["confidence"],), None, roles))
+        found.append(TableLayout("top-label", "probs", (roles["confidence"],), None, roles))
     return found
 
 
-def _wide(schema: pa.Schema, roles: dict[str, str], where: str | Path) -> list[Layout]:
+def _wide(schema: pa.Schema, roles: dict[str, str], where: str | Path) -> list[TableLayout]:
     """Groups of columns per kind, each a wide layout; a single <class>_PROB is a binary one."""
     groups: dict[tuple[str, bool], dict[str, str]] = {}
     for name in schema.names:
@@ -171,12 +173,14 @@ def _wide(schema: pa.Schema, roles: dict[str, str], where: str | Path) -> list[L
                 missing = any_name[: any_name.rindex(str(last))] + str(gap)
                 raise ValueError(f"{where}: column {missing} is missing; there is {any_name}")
             ordered = tuple(group[str(k)] for k in range(len(group)))
-            found.append(Layout("wide", kind, ordered, None, roles))
+            found.append(TableLayout("wide", kind, ordered, None, roles))
         elif len(group) == 1 and SUFFIXED.fullmatch(next(iter(group.values()))):
             ((positive, name),) = group.items()
-            found.append(Layout("binary", kind, (name,), (OPPOSITE.get(positive, f"not {positive}"), positive), roles))
+            found.append(
+                TableLayout("binary", kind, (name,), (OPPOSITE.get(positive, f"not {positive}"), positive), roles)
+            )
         else:
-            found.append(Layout("wide", kind, tuple(group.values()), tuple(group), roles))
+            found.append(TableLayout("wide", kind, tuple(group.values()), tuple(group), roles))
     return found
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from graphcal.tables.blocks import numbers_of
 from graphcal.tables.classes import WHOLE, Classes, canonical, class_numbers
 from graphcal.tables.joining import plain_ids
-from graphcal.tables.layouts import Layout
+from graphcal.tables.layouts import TableLayout
 
 
 def sorted_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -26,7 +26,9 @@ def sorted_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=int) if whole else sorted(names))
 
 
-def long_codes(table: pa.Table, layout: Layout, order: Classes, where: str | Path) -> tuple[np.ndarray, np.ndarray]:
+def long_codes(
+    table: pa.Table, layout: TableLayout, order: Classes, where: str | Path
+) -> tuple[np.ndarray, np.ndarray]:
     """(M,) which prediction and which class each row is about; predictions in the order in which their ids appear."""
     name = layout.roles["id"]
     row = plain_ids(table[name], where, name).dictionary_encode().indices.to_numpy(zero_copy_only=False)
@@ -35,7 +37,7 @@ def long_codes(table: pa.Table, layout: Layout, order: Classes, where: str | Pat
 
 
 def long_block(
-    table: pa.Table, layout: Layout, names: tuple[str, ...] | None, where: str | Path
+    table: pa.Table, layout: TableLayout, names: tuple[str, ...] | None, where: str | Path
 ) -> tuple[np.ndarray, Classes]:
     """Scores (C, N) of a long table, and its classes."""
     present = [
@@ -59,7 +61,7 @@ def long_block(
     return scores, order
 
 
-def long_rows(table: pa.Table, layout: Layout) -> pa.Table:
+def long_rows(table: pa.Table, layout: TableLayout) -> pa.Table:
     """The first row of every id: one row per prediction, for the columns that do not depend on the class."""
     codes = plain_ids(table[layout.roles["id"]], "", "id").dictionary_encode().indices.to_numpy(zero_copy_only=False)
     first = np.unique(codes, return_index=True)[1]
@@ -68,7 +70,7 @@ def long_rows(table: pa.Table, layout: Layout) -> pa.Table:
 
 def top_label_classes(
     rows: pa.Table,
-    layout: Layout,
+    layout: TableLayout,
     names: tuple[str, ...] | None,
     labels: Sequence[pa.ChunkedArray],
     where: str | Path,
@@ -83,7 +85,9 @@ def top_label_classes(
     return Classes(sorted_names(list(seen)))
 
 
-def top_label_block(rows: pa.Table | pa.RecordBatch, layout: Layout, order: Classes, where: str | Path) -> np.ndarray:
+def top_label_block(
+    rows: pa.Table | pa.RecordBatch, layout: TableLayout, order: Classes, where: str | Path
+) -> np.ndarray:
     """Probabilities (C, n): the confidence at the predicted class, the rest shared evenly."""
     pred = class_numbers(rows[layout.roles["prediction"]], order, where, layout.roles["prediction"])
     conf = numbers_of(rows[layout.scores[0]], where, layout.scores[0])

@@ -22,7 +22,7 @@ from graphcal.tables.classes import Classes, class_numbers, declared
 from graphcal.tables.joining import duplicates, plain_ids
 from graphcal.tables.kinds import Kind, kind_of
 from graphcal.tables.labelling import chosen_split, joined_labels, label_names, labels_and_split
-from graphcal.tables.layouts import Layout, find_layout, is_list
+from graphcal.tables.layouts import TableLayout, find_layout, is_list
 from graphcal.tables.pivots import long_block, long_rows, top_label_block, top_label_classes
 from graphcal.tables.sources import Source, source_of
 from graphcal.tables.splits import RowSplit
@@ -40,7 +40,7 @@ class PredictionTable:
     classes: tuple[str, ...]
     split: RowSplit | None
     kind: Kind
-    layout: Layout
+    layout: TableLayout
     source: Source
     notes: tuple[str, ...] = ()
 
@@ -130,7 +130,7 @@ def check_shards(tables: Sequence[pa.Table], files: Source, classes: bool) -> No
 
 def assembled(
     tables: Sequence[pa.Table],
-    layout: Layout,
+    layout: TableLayout,
     names: tuple[str, ...] | None,
     shards: Sequence[Path],
     labels: Sequence[pa.ChunkedArray],
@@ -155,7 +155,7 @@ def assembled(
     return scores, class_order(len(scores), layout, names, shards[0]), rows
 
 
-def class_order(count: int, layout: Layout, names: tuple[str, ...] | None, where: Path) -> Classes:
+def class_order(count: int, layout: TableLayout, names: tuple[str, ...] | None, where: Path) -> Classes:
     if layout.names is not None:
         if names is not None and set(names) != set(layout.names):
             raise ValueError(
@@ -167,18 +167,26 @@ def class_order(count: int, layout: Layout, names: tuple[str, ...] | None, where
     return Classes.numbered(count) if names is None else Classes(names, declared=True)
 
 
-def ids_of(rows: pa.Table, layout: Layout, where: str | Path) -> tuple[pa.Array, bool]:
+def ids_of(rows: pa.Table, layout: TableLayout, where: str | Path) -> tuple[pa.Array, bool]:
     name = layout.roles.get("id")
     if name is None:
         return pa.array(np.arange(rows.num_rows)), False
     return plain_ids(rows[name], where, name), True
 
 
-def check_predictions(rows: pa.Table, layout: Layout, scores: np.ndarray, order: Classes, where: str | Path) -> None:
+def check_predictions(
+    rows: pa.Table, layout: TableLayout, scores: np.ndarray, order: Classes, where: str | Path
+) -> None:
     """A column of predictions must name the class of the highest score: else the order of the classes is another one."""
     name = layout.roles.get("prediction")
     ours = layout.scores[0].startswith("calibrated_")  # beside the scores of the engine, which may be called pred
-    if name not in rows.column_names or layout.form in ("long", "top-label") or layout.names is not None or ours:
+    if (
+        name is None
+        or name not in rows.column_names
+        or layout.form in ("long", "top-label")
+        or layout.names is not None
+        or ours
+    ):
         return
     if is_list(rows.schema.field(name).type):
         return

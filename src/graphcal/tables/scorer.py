@@ -26,7 +26,7 @@ from graphcal.tables.blocks import check_columns, numbers_of, scores_of
 from graphcal.tables.classes import Classes
 from graphcal.tables.columnar import calibrated_block
 from graphcal.tables.kinds import Kind, kind_named, kind_of
-from graphcal.tables.layouts import Layout, find_layout
+from graphcal.tables.layouts import TableLayout, find_layout
 from graphcal.tables.pivots import long_block, long_codes, top_label_block
 from graphcal.tables.profiles import Profile
 
@@ -39,7 +39,7 @@ class Scorer:
     """A calibration and how to read the tables it is for."""
 
     calibration: Calibration
-    layout: Layout
+    layout: TableLayout
     kind: Kind
     classes: tuple[str, ...]
     keep_scores: bool = False
@@ -85,7 +85,7 @@ class Scorer:
 
 def calibrated_columns(
     batch: pa.RecordBatch | pa.Table,
-    layout: Layout,
+    layout: TableLayout,
     classes: tuple[str, ...],
     probs: Array,
     pred: Array,
@@ -155,8 +155,8 @@ def scorer_of(
 
 
 def in_order(
-    layout: Layout, names: tuple[str, ...], count: int | None, where: str | Path
-) -> tuple[Layout, tuple[str, ...]]:
+    layout: TableLayout, names: tuple[str, ...], count: int | None, where: str | Path
+) -> tuple[TableLayout, tuple[str, ...]]:
     """The layout with its columns in the order of the calibration's classes, and the classes."""
     if layout.names is not None and names:
         if set(layout.names) != set(names):

@@ -23,7 +23,7 @@ from graphcal.files import atomic_file, check_writable, write_atomically
 from graphcal.persist import restore
 from graphcal.tables.contexts import edges_context
 from graphcal.tables.execution import run_jobs
-from graphcal.tables.jobs import Job, digest, fingerprint, finished, first_batch, jobs_of, remove_partials
+from graphcal.tables.jobs import ScoreJob, digest, fingerprint, finished, first_batch, jobs_of, remove_partials
 from graphcal.tables.profiles import Profile, drift
 from graphcal.tables.scorer import Scorer, scorer_of
 from graphcal.tables.shards import BATCH
@@ -93,7 +93,7 @@ def summarised(known: Mapping[str, Any], found: Sequence[Mapping[str, Any]], cla
     return summary
 
 
-def score_job(scorer: Scorer, files: Source, context: Path | None, key: str, job: Job) -> dict[str, Any]:
+def score_job(scorer: Scorer, files: Source, context: Path | None, key: str, job: ScoreJob) -> dict[str, Any]:
     """Write one file, or keep it where it is whole and was made from the same."""
     made_from = digest(key, job.shard.name, repr(job.row_groups), fingerprint(job.shard))
     done = finished(job.out, made_from)

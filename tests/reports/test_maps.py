@@ -6,7 +6,7 @@ import torch
 
 from conftest import random_graph
 from graphcal.graphs import structure
-from graphcal.reports.node_map import NONE, corners, node_map, places, sampled, unpacked
+from graphcal.reports.maps import NONE, corners, node_map, places, sampled, unpacked
 
 
 def log_probs(graph, scale, classes=4):

@@ -1,0 +1,238 @@
+"""Scoring against its limit: copying the same Parquet with no work at all; and against DuckDB's SQL doing a plain softmax.
+
+    python benchmarks/scale.py                                  # 1 and 5 million rows, a table
+    python benchmarks/scale.py --rows 1 5 20 50 --write results # millions of rows; writes results/scale.md and scale.svg
+    python benchmarks/scale.py --json
+
+Every measurement is a process of its own, so that its peak memory is its own. All read and write the same shards with the same
+number of workers. *copy* reads batches and writes them with the options that scoring writes with (no dictionaries, snappy), the
+fastest copy there is; *copy, defaults* is `pq.write_table(pq.read_table(...))`. *score* is `graphcal score` with a temperature;
+for probabilities it takes the logarithm first. Times are the best of a few runs; `cpu` is processor time of all threads, which a
+busy machine does not change, and ratios are of that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+SHARD = 1_000_000  # rows
+CLASSES = 10
+LAYOUTS = ("wide", "list")
+
+
+def write_shards(folder: Path, rows: int, layout: str) -> None:
+    """Logits of ``rows`` nodes; wide as ten columns, list as one."""
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    z = (2 * rng.standard_normal((CLASSES, SHARD))).astype(np.float32)
+    for k, first in enumerate(range(0, rows, SHARD)):
+        n = min(SHARD, rows - first)
+        block = np.roll(z, 7919 * k, axis=1)[:, :n]
+        ids = {"id": np.arange(first, first + n)}
+        if layout == "wide":
+            table = pa.table(ids | {f"logit_{c}": block[c] for c in range(CLASSES)})
+        else:
+            flat = pa.array(np.ascontiguousarray(block.T).reshape(-1))
+            offsets = pa.array(np.arange(0, len(flat) + 1, CLASSES, dtype=np.int32))
+            table = pa.table(ids | {"logits": pa.ListArray.from_arrays(offsets, flat)})
+        pq.write_table(table, folder / f"part-{k:05d}.parquet", row_group_size=1 << 17, use_dictionary=False)
+
+
+def copy(source: Path, out: Path, calibrator: Path, workers: int) -> None:
+    out.mkdir()
+
+    def one(shard: Path) -> None:
+        with pq.ParquetFile(shard) as file:
+            options = {"use_dictionary": ["id"], "write_statistics": ["id"]}
+            with pq.ParquetWriter(out / shard.name, file.schema_arrow, **options) as writer:
+                for batch in file.iter_batches(batch_size=1 << 17):
+                    writer.write_batch(batch)
+
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(one, sorted(source.iterdir())))
+
+
+def copy_defaults(source: Path, out: Path, calibrator: Path, workers: int) -> None:
+    out.mkdir()
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(lambda shard: pq.write_table(pq.read_table(shard), out / shard.name), sorted(source.iterdir())))
+
+
+def score(source: Path, out: Path, calibrator: Path, workers: int) -> None:
+    from graphcal.tables.scoring import score as score_table
+
+    score_table(calibrator, source, out, workers=workers)
+
+
+def duckdb_softmax(source: Path, out: Path, calibrator: Path, workers: int) -> None:
+    """Plain SQL: over columns, or over the elements of a list."""
+    import duckdb
+
+    duckdb.sql(f"SET threads = {workers}")
+    rows = f"read_parquet('{source}/*.parquet')"
+    if "logits" in pq.read_schema(next(source.iterdir())).names:
+        exps = "list_transform(logits, lambda z: exp(0.7 * (z - list_max(logits)))) AS e"
+        query = f"SELECT id, list_transform(e, lambda x: (x / list_sum(e))::FLOAT) AS probs FROM (SELECT id, {exps} FROM {rows})"
+        duckdb.sql(f"COPY ({query}) TO '{out}' (FORMAT parquet, PER_THREAD_OUTPUT)")
+        return
+    exps = ", ".join(f"exp((logit_{c} - top) * 0.7) AS e{c}" for c in range(CLASSES))
+    total = " + ".join(f"e{c}" for c in range(CLASSES))
+    top = "greatest(" + ", ".join(f"logit_{c}" for c in range(CLASSES)) + ") AS top"
+    probs = ", ".join(f"(e{c} / total)::FLOAT AS prob_{c}" for c in range(CLASSES))
+    duckdb.sql(
+        f"COPY (SELECT id, {probs} FROM (SELECT *, {total} AS total FROM (SELECT id, {exps} FROM "
+        f"(SELECT *, {top} FROM {rows})))) TO '{out}' (FORMAT parquet, PER_THREAD_OUTPUT)"
+    )
+
+
+TASKS: dict[str, Callable[[Path, Path, Path, int], None]] = {
+    "copy": copy,
+    "copy-defaults": copy_defaults,
+    "score": score,
+    "duckdb": duckdb_softmax,
+}
+
+
+def run_task(name: str, source: Path, out: Path, calibrator: Path, workers: int) -> dict[str, float]:
+    """In this process: seconds, processor seconds and the peak of memory."""
+    if name == "score":  # imports are not part of it
+        import graphcal.tables.scoring  # noqa: F401
+    started, cpu = time.perf_counter(), time.process_time()
+    TASKS[name](source, out, calibrator, workers)
+    used = {"seconds": time.perf_counter() - started, "cpu": time.process_time() - cpu}
+    status = Path("/proc/self/status").read_text().split("VmHWM:")[1]  # ru_maxrss would count what the parent had
+    return used | {"peak_mb": int(status.split()[0]) / 1024}
+
+
+def measured(name: str, source: Path, folder: Path, calibrator: Path, workers: int, repeats: int) -> dict[str, float]:
+    """The best of a few runs, each a process of its own."""
+    runs = []
+    for _ in range(repeats):
+        out = folder / "out"
+        command = [sys.executable, __file__, "--task", name, "--in", source, "--out", out, "--calibrator", calibrator]
+        done = subprocess.run(
+            [*map(str, command), "--workers", str(workers)], check=True, capture_output=True, text=True
+        )
+        runs.append(json.loads(done.stdout))
+        shutil.rmtree(out)
+    return {key: min(run[key] for run in runs) for key in ("seconds", "cpu")} | {
+        "peak_mb": max(run["peak_mb"] for run in runs)
+    }
+
+
+def save_calibrator(path: Path, layout: str) -> None:
+    import torch
+
+    import graphcal as gc
+    from graphcal.methods.temperature import Temperature
+
+    known = {"kind": "logits", "digits": None, "classes": [str(c) for c in range(CLASSES)], "form": layout}
+    gc.save(Temperature(scale=torch.tensor([0.7]), num_classes=CLASSES, fitted_on={"table": known}), path)
+
+
+def compare(rows: list[int], layouts: list[str], folder: Path, workers: int, repeats: int) -> list[dict[str, Any]]:
+    found = []
+    for layout in layouts:
+        calibrator = folder / f"{layout}.safetensors"
+        save_calibrator(calibrator, layout)
+        for count in rows:
+            source = folder / f"{layout}-{count}"
+            write_shards(source, count, layout)
+            names = ["copy", "score"]
+            if count <= 5_000_000:
+                names += ["copy-defaults", "duckdb"]
+            one = {name: measured(name, source, folder, calibrator, workers, repeats) for name in names}
+            shutil.rmtree(source)
+            found.append({"layout": layout, "rows": count, **one})
+            print(f"{layout} {count:,}: " + json.dumps(one), file=sys.stderr, flush=True)
+    return found
+
+
+def markdown(found: list[dict[str, Any]], workers: int) -> str:
+    lines = [
+        "# Scoring against its limit",
+        "",
+        f"`python benchmarks/scale.py --rows ... --write results`, {CLASSES} classes, float32, snappy, {workers} workers on "
+        f"{os.cpu_count()} cores shared with other work; processor seconds, so that other work does not count. Limit: the same "
+        "shards copied with no work. Peak memory is that of the whole process, libraries included.",
+        "",
+        "| layout | rows | copy, s | score, s | score / copy | copy, defaults, s | DuckDB softmax, s | DuckDB / score | "
+        "M rows/s | peak MB |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for one in found:
+        copied, scored = one["copy"]["cpu"], one["score"]["cpu"]
+        default = f"{one['copy-defaults']['cpu']:.2f}" if "copy-defaults" in one else ""
+        duck = f"{one['duckdb']['cpu']:.2f}" if "duckdb" in one else ""
+        times = f"{one['duckdb']['cpu'] / scored:.1f} ×" if "duckdb" in one else ""
+        lines.append(
+            f"| {one['layout']} | {one['rows']:,} | {copied:.2f} | {scored:.2f} | {scored / copied:.2f} × | {default} | {duck} | "
+            f"{times} | {one['rows'] / one['score']['seconds'] / 1e6:.1f} | {one['score']['peak_mb']:.0f} |"
+        )
+    return "\n".join([*lines, "", "![seconds and memory against rows](scale.svg)", ""])
+
+
+def picture(found: list[dict[str, Any]]) -> str:
+    """Processor seconds and peak memory against rows."""
+    from graphcal.plots.figure import panels, svg
+
+    figure, axes = panels(1, 2, 4.2)
+    for layout, line in zip(LAYOUTS, ("-", "--")):
+        of = [one for one in found if one["layout"] == layout]
+        x = [one["rows"] / 1e6 for one in of]
+        for name, colour in (("copy", "#0072b2"), ("score", "#d55e00")):
+            label = f"{name}, {layout}"
+            axes[0, 0].plot(x, [one[name]["cpu"] for one in of], line, marker="o", color=colour, label=label)
+        axes[0, 1].plot(x, [one["score"]["peak_mb"] for one in of], line, marker="o", color="#d55e00", label=layout)
+    for ax, title in zip(axes[0], ("processor seconds", "peak MB of scoring")):
+        ax.set_xlabel("million rows")
+        ax.set_title(title, fontsize="medium")
+        ax.set_ylim(bottom=0)
+        ax.legend(frameon=False, fontsize="small")
+    return svg(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=float, nargs="+", default=[1, 5], help="millions")
+    parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS))
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--write", type=Path, help="folder for scale.md and scale.svg")
+    parser.add_argument("--folder", type=Path, help="where to put the tables (default: a temporary folder)")
+    parser.add_argument("--task", choices=TASKS, help=argparse.SUPPRESS)
+    parser.add_argument("--in", dest="source", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--calibrator", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.task:
+        print(json.dumps(run_task(args.task, args.source, args.out, args.calibrator, args.workers)))
+        return
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        found = compare([int(1e6 * r) for r in args.rows], args.layouts, Path(folder), args.workers, args.repeats)
+    print(json.dumps(found) if args.json else markdown(found, args.workers))
+    if args.write:
+        from graphcal.files import write_atomically
+
+        write_atomically(args.write / "scale.md", markdown(found, args.workers))
+        write_atomically(args.write / "scale.svg", picture(found))
+
+
+if __name__ == "__main__":
+    main()

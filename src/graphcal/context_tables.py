@@ -1,0 +1,37 @@
+"""What a calibration reads off the graph, where only a sampled batch of it is at hand.
+
+    table = calibrate.context(out)      (N, K), computed once on the whole graph
+    rows  = table[n_id]                 of a batch; NaN for a node that came after the table was made: it gets the plain form
+
+In a sampled batch most neighbours are missing, so nothing can be read off it. It is recognised by what samplers leave in it
+(``n_id``, ``input_id``, ``batch_size``), or by its edges: a sample of an undirected graph has edges without their reverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcal.identity import is_undirected
+
+
+def is_sampled(graph: Data, fitted_on: Mapping[str, Any]) -> bool:
+    """Whether neighbours are missing. ``fitted_on`` is what the calibration knows of the graph it was fitted on."""
+    if graph.get("n_id") is not None or graph.get("input_id") is not None:
+        return True
+    seeds = graph.get("batch_size")
+    if isinstance(seeds, int) and graph.num_nodes is not None and seeds < int(graph.num_nodes):
+        return True
+    edges = graph.get("edge_index")
+    return bool(fitted_on.get("undirected")) and edges is not None and not is_undirected(edges)
+
+
+def rows_of(table: Tensor, n_id: Tensor) -> Tensor:
+    """The rows of these nodes; NaN where the table has none."""  # (n, K)
+    known = n_id < len(table)
+    rows = table[torch.where(known, n_id, torch.zeros_like(n_id)).to(table.device)].to(n_id.device)
+    return torch.where(known[:, None], rows, torch.full_like(rows, torch.nan))
