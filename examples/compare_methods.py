@@ -1,4 +1,4 @@
-"""Comparing methods honestly: validation labels choose, test labels only report, differences are paired and come with an interval.
+"""Comparing methods honestly: validation labels choose, test labels only report, differences are paired, with an interval.
 
 python examples/compare_methods.py
 """

@@ -1,4 +1,4 @@
-"""A table of scores from a warehouse, its labels and its edges as files: calibrate, score tomorrow's table, all by the command line.
+"""Scores from a warehouse, with labels and edges as files: calibrate them, then score tomorrow's table, by the command line.
 
 python examples/warehouse_table.py
 """

@@ -19,7 +19,7 @@ FLOORS = [
     {"core"},
     {"engine", "metrics"},
     {"methods", "models", "datasets"},
-    {"training", "observation", "known_calibrations", "older_files", "context_tables"},
+    {"training", "observation", "context_tables", "known_calibrations", "older_files"},
     {"exporting"},
     {"serving", "study"},
     {"persist"},

@@ -177,7 +177,7 @@ class Seeds(nn.Module):
 
 
 @pytest.mark.parametrize("name", ["ts", "scar", "graph-scar", "rbs", "auto"])
-def test_logits_of_seeds_alone_get_the_plain_form(name):
+def test_logits_of_seeds_alone_get_the_plain_form_or_the_table(name):
     model = Seeds()
     out = observe(model, GRAPH)
     calibrate = CALIBRATORS[name]().fit(out, on=GRAPH.val_mask)
@@ -185,6 +185,23 @@ def test_logits_of_seeds_alone_get_the_plain_form(name):
     plain = calibrate.from_context(out.logits, torch.full_like(context, torch.nan))[:20]
     served = CalibratedModel(model, calibrate)(GRAPH.x, GRAPH.edge_index, batch_size=20)
     torch.testing.assert_close(served, plain, atol=1e-5, rtol=1e-5)
+
+    class OfBatch(Seeds):
+        def forward(self, data):
+            return super().forward(data.x, data.edge_index)
+
+    batch = Data(
+        x=GRAPH.x, edge_index=GRAPH.edge_index, n_id=torch.arange(150), input_id=torch.arange(20), batch_size=20
+    )
+    sampled = OfBatch()
+    torch.testing.assert_close(CalibratedModel(sampled, calibrate)(batch)[:20], plain, atol=1e-5, rtol=1e-5)
+    looked_up = CalibratedModel(sampled, calibrate, context=context)(batch)
+    torch.testing.assert_close(looked_up, calibrate(out), atol=1e-5, rtol=1e-5)
+    if name != "ts":
+        batch.n_id = torch.cat([torch.tensor([150]), torch.arange(1, 150)])  # the first came after the table was made
+        later = CalibratedModel(sampled, calibrate, context=context)(batch)
+        torch.testing.assert_close(later[:1], plain[:1], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(later[1:], looked_up[1:], atol=1e-5, rtol=1e-5)
 
 
 def test_a_network_of_the_whole_graph_refuses_a_cut_one():

@@ -211,7 +211,11 @@ def _broken_tensor(value: Any, rng: random.Random) -> Any:
 
     if not isinstance(value, torch.Tensor):
         return value
-    kind = rng.randrange(9) if value.layout == torch.strided and value.numel() < 10**6 and value.device.type == "cpu" else 0
+    kind = (
+        rng.randrange(9)
+        if value.layout == torch.strided and value.numel() < 10**6 and value.device.type == "cpu"
+        else 0
+    )
     if kind == 0:
         return rng.choice((None, 5, "text", [1, 2], torch.empty(0), torch.tensor(3.0)))
     if kind == 1:

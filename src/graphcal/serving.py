@@ -7,10 +7,11 @@ that does not read the graph needs none.
 content (`graphcal.identity`), wherever they stand. A node that is not known to be one, or next to one, is treated as new. So
 what is said of a node does not depend on what else is in the graph.
 
-*Cut neighbourhoods*: a sampled batch (``n_id`` with ``batch_size`` or ``input_id``), or a model that returns its first rows
-only, does not show what a calibration reads off the graph. Rows of ``context``, a table made once on the whole graph by
-``calibration.context(out)``, stand in, looked up by ``n_id``; without it such nodes get the plain form of the calibration:
-what is best said of a node of which only the logits are known.
+*Cut neighbourhoods*: a sampled batch (`graphcal.context_tables`), or a model that returns its first rows only, does not show
+what a calibration reads off the graph. Rows of ``context``, a table made once on the whole graph by
+``calibration.context(out)``, stand in, looked up by ``n_id``, which the batch carries or the call names (``n_id=``). Without
+them, and for nodes newer than the table, such nodes get the plain form of the calibration: what is best said of a node of
+which only the logits are known.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class CalibratedModel(nn.Module):
 
     It is in evaluation mode, and runs the model in it, until ``train()`` is called on it. ``train_mask`` says which nodes of
     the graph that is served are training nodes. ``pick`` names the logits among several tensors, ``node_type`` the nodes of a
-    heterogeneous graph, as in `observe`; ``context=calibrate.context(out)`` serves sampled batches, which carry ``n_id`` (or are
-    called with ``n_id=``); ``as_graph(*args, **kwargs) -> Data`` serves calls in which no edges are found.
+    heterogeneous graph, as in `observe`; ``as_graph(*args, **kwargs) -> Data`` serves calls in which no edges are found,
+    ``context`` sampled batches.
 
     >>> import graphcal as gc
     >>> data = gc.synthetic(500, seed=0)
@@ -55,8 +56,6 @@ class CalibratedModel(nn.Module):
     """
 
     SETTINGS: ClassVar[tuple[str, ...]] = ("pick", "node_type")
-
-    context: Tensor | None  # (N, K) of the whole graph
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class CalibratedModel(nn.Module):
         super().__init__()
         self.model = model
         self.calibration = calibration
-        self.register_buffer("context", context)
+        self.register_buffer("_context", context, persistent=False)
         self._train_mask = train_mask
         self._pick, self._node_type, self._as_graph = pick, node_type, as_graph
         self.eval()
@@ -94,10 +93,8 @@ class CalibratedModel(nn.Module):
         graph = self._graph(call)
         if n_id is not None:
             graph.n_id = n_id
-        if is_sampled(graph, self.calibration.fitted_on):
-            return self._of_a_batch(logits, graph.get("n_id"))
-        if is_cut(graph, len(logits)):
-            return self._plain(logits)
+        if is_sampled(graph, self.calibration.fitted_on) or has_fewer_rows(logits, graph):
+            return self._without_neighbourhoods(logits, graph)
         graph.num_nodes = len(logits)
         self._recall_training_nodes(graph)
         with nullcontext() if self._by_context else torch.no_grad():
@@ -165,30 +162,8 @@ class CalibratedModel(nn.Module):
             return Outputs(logits, graph, model=replace(model, edge_index=graph.get("edge_index")))
         return observe(self.model, graph, call=lambda module, _: module(*call.args, **call.kwargs), pick=self._pick)
 
-    def _of_a_batch(self, logits: Tensor, n_id: Tensor | None) -> Tensor:
-        """By the table's rows of the batch's nodes; by the plain form where there is no table, or the nodes are not named."""
-        name = type(self.calibration).__name__
-        if not self._by_context:
-            raise ValueError(
-                f"this is a sampled batch, in which neighbours are missing, and {name} reads them all: serve whole graphs, or "
-                "choose a calibrator that says what it reads off the graph (Calibration.context): ts, scar, graph-scaling"
-            )
-        if self.context is None or n_id is None:
-            lacks = (
-                "CalibratedModel(..., context=calibrate.context(out)) of the whole graph"
-                if n_id is not None
-                else "n_id="
-            )
-            warnings.warn(
-                f"a sampled batch, in which neighbours are missing, gets the plain form of {name}; all of it needs {lacks}",
-                stacklevel=3,
-            )
-            return self._plain(logits)
-        self._check_classes(logits)
-        return self.calibration.from_context(logits, rows_of(self.context, n_id[: len(logits)]))
-
-    def _plain(self, logits: Tensor) -> Tensor:
-        """For nodes whose neighbourhood is not known: rows of NaN for what the calibration reads off the graph."""
+    def _without_neighbourhoods(self, logits: Tensor, graph: Data) -> Tensor:
+        """With rows of the table, or of NaN, for what the calibration reads off the graph."""
         self._check_classes(logits)
         if not self._by_context:
             raise ValueError(
@@ -196,9 +171,18 @@ class CalibratedModel(nn.Module):
                 "batch, or the model returned fewer rows than there are nodes: call it on the whole graph, or choose a "
                 "calibrator that says what it reads off the graph (Calibration.context)"
             )
-        alone = Data(edge_index=torch.empty(2, 0, dtype=torch.long, device=logits.device), num_nodes=len(logits))
-        context = self.calibration.context(Outputs(logits, alone))
-        return self.calibration.from_context(logits, torch.full_like(context, torch.nan))
+        table, ids = self.get_buffer("_context") if self._context is not None else None, graph.get("n_id")
+        if table is None or ids is None:
+            lacks = "n_id=" if ids is None else "context=calibration.context(out) of the whole graph"
+            warnings.warn(
+                f"neighbours are missing in this call: it gets the plain form of {type(self.calibration).__name__}. For all of "
+                f"it give CalibratedModel {lacks}",
+                stacklevel=3,
+            )
+            alone = Data(edge_index=torch.empty(2, 0, dtype=torch.long, device=logits.device), num_nodes=len(logits))
+            context = self.calibration.context(Outputs(logits, alone))
+            return self.calibration.from_context(logits, torch.full_like(context, torch.nan))
+        return self.calibration.from_context(logits, rows_of(table, ids[: len(logits)]))
 
     def _check_classes(self, logits: Tensor) -> None:
         if self.calibration.num_classes not in (None, logits.shape[1]):
@@ -207,9 +191,9 @@ class CalibratedModel(nn.Module):
             )
 
 
-def is_cut(graph: Data, rows: int) -> bool:
-    """The model returned fewer rows than there are nodes."""
+def has_fewer_rows(logits: Tensor, graph: Data) -> bool:
+    """The model answered for some of its nodes only."""
     if "num_nodes" in graph or graph.get("x") is not None:
-        return rows < int(graph.num_nodes)
+        return len(logits) < int(graph.num_nodes)
     edges = graph.get("edge_index")
-    return edges is not None and edges.numel() > 0 and rows <= int(edges.max())
+    return edges is not None and edges.numel() > 0 and len(logits) <= int(edges.max())

@@ -13,7 +13,7 @@ probabilities are mixed with the weights that explain the labels best when every
 prior of a few observations for each member and some more for TS where there are few labels. So with little data it is near TS.
 A mixture of calibrated members is less sure than it should be; one exponent, fitted the same way, makes up for that.
 
-*Fallback.* Stack -> SCAR with a temperature -> TS -> the model itself: the first whose leave-one-out NLL is below that of the ones
+*Fallback.* Stack -> SCAR with a temperature -> TS -> the model itself: the first whose leave-one-out NLL is below that of all
 after it. ``note`` says which, and what the fit found.
 
 *Knowing the training set* is one fact (is the node next to it?). Both forms are fitted, with and without; the second serves
@@ -22,8 +22,8 @@ fitted nodes were like it.
 
 *Keeping predictions* (``predictions="keep"``): a distribution whose largest entry is another class is replaced by the nearest one
 that keeps the prediction (`graphcal.engine.stacking.pooled`). Such nodes are *held*: the fit does not believe their prediction.
-The matrix and the largest member are then left out of the stack: most of what they know is which other class it is, and no
-distribution with the old class on top can say that.
+Members with class terms are then left out of the stack: most of what they know is which other class it is, and no distribution
+with the old class on top can say that; with them NLL is lower and ECE higher.
 """
 
 from __future__ import annotations
