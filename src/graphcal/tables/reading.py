@@ -94,7 +94,9 @@ def read_table(
     except (ValueError, OSError):
         raise
     except Exception as fault:  # of any class: a broken file decides what a library raises
-        raise ValueError(f"{path}: cannot be read as a table of predictions ({type(fault).__name__}: {fault})") from fault
+        raise ValueError(
+            f"{path}: cannot be read as a table of predictions ({type(fault).__name__}: {fault})"
+        ) from fault
 
 
 def _read_table(
