@@ -221,7 +221,7 @@ def _runtime(table: Table) -> Figure | None:
     for number, (ax, row) in enumerate(zip(axes, rows)):
         done = {m: entry for m, entry in row.entries.items() if entry.records}
         seconds = [sum(entry.seconds(part) for part in ("train", "search", "fit", "apply")) for entry in done.values()]
-        ece, sd = ([f(entry) for entry in done.values()] for f in (lambda e: e.mean("ece"), lambda e: e.sd("ece")))
+        ece, sd = [entry.mean("ece") for entry in done.values()], [entry.sd("ece") for entry in done.values()]
         short = table.preset.figure.get("names", {})
         names = [short.get(m, table.preset.title_of(m)) for m in done]
         ax.set_xscale("log")

@@ -15,7 +15,7 @@ from graphcal.plots.measurement import ink
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 8, "axes.titlesize": 8.5, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7,
     "legend.fontsize": 7.5, "axes.linewidth": 0.6, "xtick.major.width": 0.6, "ytick.major.width": 0.6,
     "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 1.3, "lines.markersize": 4.5,
