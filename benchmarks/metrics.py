@@ -40,7 +40,7 @@ from graphcal.metrics import Tally, ece, evaluate
 from graphcal.plots.figure import panels, svg
 
 NODES = (125_000, 250_000, 500_000, 1_000_000, 2_000_000)
-LABELS = (25_000, 50_000, 100_000, 200_000)
+LABELS = (50_000, 100_000, 200_000)
 CLASSES = 10
 
 
@@ -121,8 +121,6 @@ def job_of(what: str, size: int) -> Callable[[], Any]:
     """What is timed, with its inputs made and the facts of its graph known."""
     nodes = size if what != "fit" else size + size // 2
     log_probs, y = made(nodes, CLASSES)
-    if what == "ece":
-        return lambda: ece(log_probs, y)
     if what == "fit":
         graph = graph_of(nodes, y, size)
         weight = 0.3 * torch.randn(CLASSES, 64, generator=torch.Generator().manual_seed(2))
@@ -163,35 +161,24 @@ def in_own_process(what: str, size: int) -> dict[str, float]:
     return found
 
 
-def scale_page(evaluated: dict[int, Any], passed: dict[int, Any], fitted: dict[int, Any]) -> str:
+def rows_of(title: str, found: dict[int, Any]) -> list[str]:
+    """One table, a row per size."""
+    lines = [f"| {title} | seconds | core seconds | growth | GB |", "|---|---|---|---|---|"]
+    for n, m in found.items():
+        grown = f"{m['cores'] / found[n // 2]['cores']:.2f}" if n // 2 in found else "–"
+        lines.append(f"| {n:,} | {m['wall']:.1f} | {m['cores']:.1f} | {grown} | {m['gb']:.2f} |")
+    return lines
+
+
+def scale_page(evaluated: dict[int, Any], fitted: dict[int, Any]) -> str:
     """Both tables."""
     lines = [
         "# Measuring and fitting against the number of nodes", "", "![cost against size](scale-metrics.svg)", "",
-        f"`gc.evaluate(log_probs, y, mask, graph)` with everything on, {CLASSES} classes, six directed edges per node; `ece` is",
-        "one pass over the same rows. *Seconds* are wall seconds, *core seconds* those of all cores together. *GB* is the most",
-        "memory beyond inputs and graph. *Growth*: core seconds divided by those of half as many nodes.", "",
-        "| nodes | seconds | core seconds | growth | GB | core seconds of one `ece` | ratio |", "|---|---|---|---|---|---|---|",
+        f"`gc.evaluate(log_probs, y, mask, graph)` with everything on, {CLASSES} classes, six directed edges per node. *Seconds*",
+        "are wall seconds, which other work on the machine lengthens; *core seconds* are those of all cores together. *GB* is",
+        "the most memory beyond inputs and graph. *Growth*: core seconds divided by those of half as many nodes.", "",
+        *rows_of("nodes", evaluated), "", "## SCAR().fit", "", *rows_of("validation nodes", fitted),
     ]  # fmt: skip
-    for n, m in evaluated.items():
-        grown = f"{m['cores'] / evaluated[n // 2]['cores']:.2f}" if n // 2 in evaluated else "–"
-        once = passed[n]["cores"]
-        lines.append(
-            f"| {n:,} | {m['wall']:.1f} | {m['cores']:.1f} | {grown} | {m['gb']:.2f} | {once:.2f} | {m['cores'] / once:.0f} |"
-        )
-    for n, m in rows.items():
-        ours = evaluated[n]["cores"]
-        lines += ["", f"With nodes drawn again one by one, as up to {inputs.RESAMPLE_UP_TO:,} nodes, {n:,} nodes take "
-                  f"{m['cores']:.0f} core seconds and {m['gb']:.2f} GB: {m['cores'] / ours:.0f} times as long."]  # fmt: skip
-    lines += [
-        "",
-        "## SCAR().fit",
-        "",
-        "| validation nodes | seconds | core seconds | growth | GB |",
-        "|---|---|---|---|---|",
-    ]
-    for n, m in fitted.items():
-        grown = f"{m['cores'] / fitted[n // 2]['cores']:.2f}" if n // 2 in fitted else "–"
-        lines.append(f"| {n:,} | {m['wall']:.1f} | {m['cores']:.1f} | {grown} | {m['gb']:.2f} |")
     load = os.getloadavg()[0]
     lines += ["", "## How it was made", "", "    python benchmarks/metrics.py --scale results", "",
               f"Machine: {os.cpu_count()} cores, no GPU; load average at the end {load:.1f}. torch {torch.__version__}, "
@@ -216,11 +203,10 @@ def draw_scale(evaluated: dict[int, Any], fitted: dict[int, Any]) -> str:
 
 def measure_scale(folder: Path) -> None:
     """Every size, then the page and its picture."""
-    evaluated, passed, fitted = ({n: in_own_process(what, n) for n in sizes} for what, sizes in (
-        ("evaluate", NODES), ("ece", NODES), ("fit", LABELS)
-    ))  # fmt: skip
+    evaluated = {n: in_own_process("evaluate", n) for n in NODES}
+    fitted = {n: in_own_process("fit", n) for n in LABELS}
     print(write_atomically(folder / "scale-metrics.svg", draw_scale(evaluated, fitted)))
-    print(write_atomically(folder / "scale-metrics.md", scale_page(evaluated, passed, fitted)))
+    print(write_atomically(folder / "scale-metrics.md", scale_page(evaluated, fitted)))
 
 
 def main() -> None:
@@ -231,7 +217,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--scale", type=Path, metavar="FOLDER", help="evaluate and SCAR().fit against N, written there")
-    parser.add_argument("--one", choices=["evaluate", "ece", "fit"], help="one size of --scale, as JSON")
+    parser.add_argument("--one", choices=["evaluate", "fit"], help="one size of --scale, as JSON")
     args = parser.parse_args()
     if args.scale:
         measure_scale(args.scale)

@@ -18,9 +18,9 @@ from user_models import HEADS, build
 
 GRAPH = random_graph()
 OTHER = random_graph(nodes=70, train=20, val=30, seed=5)
-OTHER.edge_index = torch.cat(
-    [OTHER.edge_index, OTHER.edge_index[:, :9], torch.tensor([[3, 69], [3, 69]])], 1
-)  # repeats, loops
+REPEATED = OTHER.edge_index[:, :9]
+LOOPS = torch.tensor([[3, 69], [3, 69]])
+OTHER.edge_index = torch.cat([OTHER.edge_index, REPEATED, REPEATED.flip(0), LOOPS], 1)
 
 
 def calibrated(name: str, head: str = "GCNConv") -> CalibratedModel:

@@ -23,7 +23,7 @@ class Nested(Calibration):
 
     calibration: Calibration
     why: str
-    scores: "dict[str, float]"
+    scores: dict[str, float]
 
     def forward(self, out: Outputs) -> torch.Tensor:
         return self.calibration(out)

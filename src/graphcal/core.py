@@ -9,7 +9,6 @@ A model is run once; everything after is a function of that frozen view. Hyper-p
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -142,9 +141,9 @@ class Calibration(nn.Module):
 
     reads_hidden: ClassVar[bool] = False  # it needs the last representations, not only the logits
 
-    def __init__(
-        self, *, num_classes: int | None = None, fitted_on: Mapping[str, Any] | None = None, **state: Any
-    ) -> None:
+    num_classes: int | None
+
+    def __init__(self, *, num_classes: Any = None, fitted_on: Any = None, **state: Any) -> None:
         super().__init__()
         self.num_classes = num_classes
         self.fitted_on = dict(fitted_on or {})

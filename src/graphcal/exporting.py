@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.export import Dim
 from torch_geometric.data import Data
 
 from graphcal.core import Calibration
@@ -61,6 +60,8 @@ class Exportable(nn.Module):
 
 def example_of(data: Data) -> tuple[dict[str, Tensor], dict[str, dict[int, Any]]]:
     """The inputs that ``data`` has, and which of their sizes vary: nodes and edges."""
+    from torch.export import Dim  # takes a second, and serving does not need it
+
     rows, edges = {0: Dim.DYNAMIC}, {1: Dim.DYNAMIC}
     sizes = {"x": rows, "edge_index": edges, "train_mask": rows, "edge_weight": rows}
     given = {name: data[name] for name in sizes if isinstance(data.get(name), Tensor)}

@@ -87,7 +87,8 @@ def _odd_numbers(count: int) -> np.ndarray:
     state = (np.arange(1, count + 1, dtype=np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return ((state ^ (state >> np.uint64(31))) | np.uint64(1)).view(np.int64)
+    odd: np.ndarray = ((state ^ (state >> np.uint64(31))) | np.uint64(1)).view(np.int64)
+    return odd
 
 
 def _scrambled(keys: Tensor) -> Tensor:

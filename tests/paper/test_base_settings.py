@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from graphcal.metrics.equivalence import Sample
-from graphcal.paper.base_settings import Tried, base_settings, by_entry, main, near, read_tried, shuffled
+from graphcal.paper.base_settings import TriedSetting, base_settings, by_entry, main, near, read_tried, shuffled
 
 RESULTS = Path(__file__).parents[2] / "results"
 
 
-def tried(graph: str, ours: float, published: float, sd: float = 0.1) -> Tried:
-    return Tried("base-models", "ece", graph, "", "gcn", "x", Sample(ours, sd, 5), Sample(published, sd, 10))
+def tried(graph: str, ours: float, published: float, sd: float = 0.1) -> TriedSetting:
+    return TriedSetting("base-models", "ece", graph, "", "gcn", "x", Sample(ours, sd, 5), Sample(published, sd, 10))
 
 
 def test_the_committed_page_is_up_to_date() -> None:

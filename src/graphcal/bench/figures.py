@@ -21,7 +21,7 @@ from graphcal.metrics.names import metric_of
 from graphcal.metrics.ranks import Ranks
 from graphcal.plots import draw_confidences, draw_reliability
 from graphcal.plots.curves import STYLE, draw_curves, draw_points, place_labels
-from graphcal.plots.figure import HEIGHT, panels
+from graphcal.plots.figure import HEIGHT, blank, panels, styled
 
 if TYPE_CHECKING:
     from graphcal.plots.figure import Axes, Figure
@@ -32,8 +32,6 @@ TICKS = (2, 3, 4, 5, 6, 8, 10, 15, 20, 30)  # of a logarithmic axis of ECE, in p
 
 def figure_of(table: Table) -> Figure | None:
     """The figure of a preset, or None where there is nothing to draw yet."""
-    import matplotlib as mpl
-
     draw: dict[str, Callable[[Table], Figure | None]] = {
         "reliability": _reliabilities,
         "histograms": _histograms,
@@ -44,7 +42,7 @@ def figure_of(table: Table) -> Figure | None:
     }
     if table.preset.kind not in draw:
         raise ValueError(f"unknown kind {table.preset.kind!r} of preset; choose one of {', '.join(draw)}")
-    with mpl.rc_context(STYLE):
+    with styled(STYLE):
         return draw[table.preset.kind](table)
 
 
@@ -94,10 +92,8 @@ def _grid_of(
     lower_right: bool,
 ) -> tuple[Figure, list[Axes]]:
     """A row of panels for each graph, the same axes everywhere; columns are named above, graphs at the left, the ECE inside."""
-    from matplotlib.figure import Figure
-
     columns = max(len(line) for line in lines.values())
-    figure = Figure(figsize=(1.95 * columns + 0.5, height * len(lines) + 0.5), layout="constrained")
+    figure = blank(1.95 * columns + 0.5, height * len(lines) + 0.5)
     axes = figure.subplots(len(lines), columns, squeeze=False, sharex=True, sharey=True)
     used: list[Axes] = []
     for number, (place, (name, line)) in enumerate(zip(axes, lines.items())):
@@ -153,8 +149,6 @@ def _histograms(table: Table) -> Figure | None:
 
 def _sweep(table: Table) -> Figure | None:
     """Metrics over an axis: one line per method with bars of one sd, a panel per graph and metric, the same y for all graphs."""
-    from matplotlib.figure import Figure
-
     asked = table.preset.figure
     x, metrics = asked["x"], asked["metrics"]
     graphs: dict[str, list[Row]] = {}
@@ -163,8 +157,9 @@ def _sweep(table: Table) -> Figure | None:
             graphs.setdefault(_name(table, row, [x]), []).append(row)
     if not graphs:
         return None
+    graphs = {name: sorted(rows, key=lambda row: float(row.place[x])) for name, rows in graphs.items()}
     across = [(name, rows, metric) for name, rows in graphs.items() for metric in metrics]
-    figure = Figure(figsize=(2.75 * len(across) + 0.3, 2.6), layout="constrained")
+    figure = blank(2.75 * len(across) + 0.3, 2.6)
     axes = figure.subplots(1, len(across), squeeze=False, sharey=len(metrics) == 1)[0]
     for number, (ax, (name, rows, metric)) in enumerate(zip(axes, across)):
         values = [float(row.place[x]) for row in rows]
@@ -217,18 +212,16 @@ def _limits(table: Table, across: Sequence[tuple[str, Sequence[Row], str]], metr
 
 def _runtime(table: Table) -> Figure | None:
     """Seconds against ECE, a panel per graph with the same y; the floor is dashed."""
-    from matplotlib.figure import Figure
-
     rows = [row for row in table.rows if any(entry.records for entry in row.entries.values())]
     if not rows:
         return None
-    figure = Figure(figsize=(3.1 * len(rows), 3.4), layout="constrained")
+    figure = blank(3.1 * len(rows), 3.4)
     axes = figure.subplots(1, len(rows), squeeze=False, sharey=True)[0]
     points = []
     for number, (ax, row) in enumerate(zip(axes, rows)):
         done = {m: entry for m, entry in row.entries.items() if entry.records}
         seconds = [sum(entry.seconds(part) for part in ("train", "search", "fit", "apply")) for entry in done.values()]
-        ece, sd = ([f(entry) for entry in done.values()] for f in (lambda e: e.mean("ece"), lambda e: e.sd("ece")))
+        ece, sd = [entry.mean("ece") for entry in done.values()], [entry.sd("ece") for entry in done.values()]
         short = table.preset.figure.get("names", {})
         names = [short.get(m, table.preset.title_of(m)) for m in done]
         ax.set_xscale("log")

@@ -31,7 +31,7 @@ def summary_blocks(table: Table) -> list[Block]:
         return []
     by = asked.get("by", "")
     values = list(dict.fromkeys(row.place[by] for row in table.rows)) if by else []
-    sections = [("Over all graphs", table.rows)]
+    sections: list[tuple[str, Sequence[Row]]] = [("Over all graphs", table.rows)]
     if len(values) > 1:
         sections += [(f"{by} {value}", [row for row in table.rows if row.place[by] == value]) for value in values]
     blocks: list[Block] = []
@@ -68,10 +68,10 @@ def _compared(table: Table, rows: Sequence[Row]) -> list[Block]:
     found: dict[str, dict[str, dict[str, float]]] = {m: {} for m in rivals}  # rival -> metric -> graph -> difference
     for m in rivals:
         for metric in asked["tested"]:
-            gaps = _by_graph(
+            by_graph = _by_graph(
                 rows, lambda row, m=m, metric=metric: _gap(row.entries.get(own), row.entries.get(m), metric)
             )
-            found[m][metric] = {graph: values[0] for graph, values in gaps.items()}
+            found[m][metric] = {graph: values[0] for graph, values in by_graph.items()}
     rivals = [m for m in rivals if found[m][asked["tested"][0]]]
     if not rivals:
         return []

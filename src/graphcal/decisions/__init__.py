@@ -6,7 +6,7 @@ from graphcal.decisions.decision import Decision, Interval, Plan
 from graphcal.decisions.dispatch import decide
 from graphcal.decisions.priors import PriorEstimate, estimate_prior, move_prior, undo_focal, undo_weights
 from graphcal.decisions.sets import PredictionSets, prediction_sets
-from graphcal.decisions.watching import Watch, watch
+from graphcal.decisions.watching import Validity, watch
 
 __all__ = [
     "Decision",
@@ -16,7 +16,7 @@ __all__ = [
     "PredictionSets",
     "PriorEstimate",
     "RiskCurve",
-    "Watch",
+    "Validity",
     "decide",
     "estimate_prior",
     "move_prior",

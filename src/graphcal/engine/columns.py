@@ -111,7 +111,7 @@ class StructuredColumns:
         ends = [0, *itertools.accumulate(widths)]
         return [slice(a, b) for a, b in itertools.pairwise(ends)]
 
-    def part(self, nodes: slice) -> StructuredColumns:
+    def part(self, nodes: slice | Tensor) -> StructuredColumns:
         return StructuredColumns([f[nodes] for f in self.fields], [r[nodes] for r in self.rows], self.own[nodes])
 
     def select(self, keep: Tensor) -> StructuredColumns:

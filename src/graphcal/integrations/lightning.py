@@ -19,6 +19,7 @@ from graphcal.core import Calibration, Outputs
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics import score
 from graphcal.observation import observe
+from graphcal.study import Study
 
 try:
     from lightning.pytorch import Callback
@@ -42,7 +43,8 @@ class CalibrateOnFitEnd(Callback):  # type: ignore[misc]  # the package has no t
         pl_module.log_dict({"val_nll": found.nll, "val_ece": found.ece})  # type: ignore[operator]
 
     def on_fit_end(self, trainer: Any, pl_module: nn.Module) -> None:
-        self.calibration = self.recipe.fit(self._seen(pl_module), on=self.data.val_mask)
+        study = Study.of([self._seen(pl_module)], {"last": self.recipe}, on=self.data.val_mask)
+        self.calibration = study.fitted["last"][0].calibration
 
     def _seen(self, model: nn.Module) -> Outputs:
         training = model.training

@@ -168,7 +168,7 @@ class Problem:
         start = self.z.new_zeros(len(names))
         start[0] = self.scale
         if "pull" in names:
-            terms = torch.stack(self.columns.fields[:2], -1)  # z, t
+            terms = torch.stack(list(self.columns.fields[:2]), -1)  # z, t
             constants = [0, names.index("pull")]
             start[constants] = fit_linear(
                 torch.zeros_like(self.z), terms, self.target, start=start[constants], precision=1e-8

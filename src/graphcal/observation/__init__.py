@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data, HeteroData
 
-from graphcal.checks import as_float, check_logits
+from graphcal.checks import as_float, check_logits, normalisation_of
 from graphcal.core import FinalLayer, ModelHandle, Outputs
 from graphcal.observation.batches import OnePass, by_batches, by_layers
 from graphcal.observation.calls import called, evaluating, picked, unwrapped
@@ -89,7 +89,7 @@ def observe(
         logits, ending = logits_of(output, watch, type(inner).__name__)
         seen = SeenModel(inner, run, watch, ending, graph.get("edge_index"))
         head = _head(inner, data, final, call is not None, logits, layers, seen)
-    handle: ModelHandle = inner.on(graph) if _is_our_own(inner) else seen
+    handle: ModelHandle = inner.on(graph) if _is_our_own(inner) else seen  # type: ignore[operator]
     if isinstance(head, str):
         _warn_of_logits_only(type(inner).__name__, head)
         head = None
@@ -119,7 +119,9 @@ def _head(
     known = layers.ending_in(logits, module)
     if known is not None:
         return known
-    head = find_head(seen.with_parameters, (model if module is None else module).parameters(), logits)
+    head: Head | str = "it ends in a softmax or sigmoid that was not recognised, through which no layer can be seen"
+    if torch.equal(seen.with_parameters({}), logits) or (logits.shape[1] > 1 and normalisation_of(logits) is None):
+        head = find_head(seen.with_parameters, (model if module is None else module).parameters(), logits)
     if isinstance(head, str) and module is not None:
         raise ValueError(
             f"final={final!r} is not the final layer of {type(model).__name__}: {head}. Leave it out to have the layer "

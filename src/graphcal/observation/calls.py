@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from torch_geometric.data import Data, HeteroData
 
 from graphcal.graphs import csr
 
-Graph = Data | HeteroData
+Graph: TypeAlias = "Data | HeteroData"
 ALIASES = {
     **dict.fromkeys(("features", "feature", "feats", "feat", "inputs", "input"), "x"),
     **dict.fromkeys(("edges", "edge_list", "edge_indices"), "edge_index"),

@@ -41,7 +41,7 @@ def type_of(data: HeteroData, node_type: str | None) -> str:
             f"say which nodes get a class: node_type= one of {', '.join(data.node_types)} "
             f"({'none has' if not labelled else ', '.join(labelled) + ' have'} labels y)"
         )
-    return labelled[0]
+    return str(labelled[0])
 
 
 def edges_of(adjacency: Any) -> Tensor:

@@ -140,9 +140,10 @@ class Probe:
         scale = torch.ones_like(u)
         amount, rest = along(change, u)
         if not close(rest, torch.zeros_like(rest), change, 1e-3):
-            scale = self._column_scales(block, v, without)
-            if scale is None:
+            found = self._column_scales(block, v, without)
+            if found is None:
                 return None
+            scale = found
             amount, rest = along(change, scale * u)
             if not close(rest, torch.zeros_like(rest), change, 1e-3):
                 return None

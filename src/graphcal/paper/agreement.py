@@ -5,7 +5,7 @@
 
 Every published number counts once. The paper's GAT numbers stand beside two networks in our tables, and its ablation repeats
 rows of its main tables (twice with another value; the main table counts): such an entry is judged on the cell that stands for it
-(`Entry.chosen`), and how many agree in all of their cells, or in at least one, is said beside. A cell is `equivalent`, `differs`
+(`PublishedEntry.chosen`), and how many agree in all of their cells, or in at least one, is said beside. A cell is `equivalent`, `differs`
 or `open` (`graphcal.metrics.equivalence`): both sides measured the same test nodes on the citation graphs, so the scatter over
 runs is all there is. The paper's ± is taken for the standard deviation of ten runs, as it says.
 """
@@ -80,7 +80,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Entry:
+class PublishedEntry:
     """A published number, and the cells of ours beside it."""
 
     cells: tuple[Compared, ...]
@@ -117,12 +117,12 @@ def _compared(table: str, metric: str, line: dict[str, str]) -> Compared:
     return Compared(table, metric, *place, line["method"], line["title"], ours, published, printed)
 
 
-def distinct(compared: Iterable[Compared]) -> list[Entry]:
+def distinct(compared: Iterable[Compared]) -> list[PublishedEntry]:
     """Each published number once, in the order of the paper's tables and columns."""
     groups: dict[Key, list[Compared]] = {}
     for cell in compared:
         groups.setdefault(cell.key, []).append(cell)
-    entries = [Entry(tuple(group)) for group in groups.values()]
+    entries = [PublishedEntry(tuple(group)) for group in groups.values()]
     columns = list(TITLES)
     return sorted(entries, key=lambda entry: (ORDER.index(entry.where), columns.index(entry.chosen.column)))
 
@@ -142,7 +142,7 @@ def count_published() -> int:
     return len(keys)
 
 
-def tally(entries: Sequence[Entry]) -> Counter[str]:
+def tally(entries: Sequence[PublishedEntry]) -> Counter[str]:
     """How many entries are equivalent, differ, or are open; and by stricter, looser and older rules."""
     chosen = [entry.chosen for entry in entries]
     count = Counter(cell.verdict for cell in chosen)
@@ -158,7 +158,7 @@ def tally(entries: Sequence[Entry]) -> Counter[str]:
 # --------------------------------------------------------------------------------------------------------------- printing
 
 
-def by_method(entries: Sequence[Entry]) -> Grid:
+def by_method(entries: Sequence[PublishedEntry]) -> Grid:
     """Counts, bias with its interval, and the sign test, for every column of every table of the paper."""
     groups: dict[tuple[str, str], list[Compared]] = {}
     for entry in entries:
@@ -173,7 +173,7 @@ def by_method(entries: Sequence[Entry]) -> Grid:
     return Grid(header, body, range(2))
 
 
-def by_graph(entries: Sequence[Entry], table: str) -> Grid:
+def by_graph(entries: Sequence[PublishedEntry], table: str) -> Grid:
     """Ours minus published for each method and graph: the rows of a graph together, with the 95 % interval."""
     groups: dict[str, dict[str, list[MeanDifference]]] = {}
     for entry in entries:
@@ -191,7 +191,7 @@ def by_graph(entries: Sequence[Entry], table: str) -> Grid:
     return Grid(["method", *GRAPHS], body)
 
 
-def list_differences(entries: Iterable[Entry]) -> Grid:
+def list_differences(entries: Iterable[PublishedEntry]) -> Grid:
     body = []
     for entry in entries:
         cell = entry.chosen

@@ -53,7 +53,7 @@ LEARNT = (
 
 
 @dataclass(frozen=True)
-class Tried:
+class TriedSetting:
     """One setting for one published entry."""
 
     experiment: str
@@ -72,10 +72,10 @@ class Tried:
         return (*place, self.metric, f"{self.published.mean:.2f}", f"{self.published.sd:.2f}")
 
 
-def read_tried(folder: Path) -> list[Tried]:
+def read_tried(folder: Path) -> list[TriedSetting]:
     with (folder / "base-settings.csv").open(encoding="utf-8") as file:
         return [
-            Tried(
+            TriedSetting(
                 line["experiment"], line["metric"], line["dataset"], line["labels_per_class"], line["backbone"], line["title"],
                 Sample(float(line["mean"]), float(line["sd"]), int(line["runs"])),
                 Sample(float(line["published_mean"]), float(line["published_sd"]), 10),
@@ -84,8 +84,8 @@ def read_tried(folder: Path) -> list[Tried]:
         ]  # fmt: skip
 
 
-def by_entry(tried: Sequence[Tried]) -> dict[tuple[str, ...], list[Tried]]:
-    groups: dict[tuple[str, ...], list[Tried]] = {}
+def by_entry(tried: Sequence[TriedSetting]) -> dict[tuple[str, ...], list[TriedSetting]]:
+    groups: dict[tuple[str, ...], list[TriedSetting]] = {}
     for one in tried:
         groups.setdefault(one.entry, []).append(one)
     return groups
@@ -101,7 +101,7 @@ def found_somewhere(ours: Sequence[Sequence[Sample]], published: Sequence[Sample
     return sum(any(near(sample, value) for sample in columns) for columns, value in zip(ours, published))
 
 
-def shuffled(tried: Sequence[Tried], seed: int = 0, draws: int = DRAWS) -> tuple[int, int, float, float]:
+def shuffled(tried: Sequence[TriedSetting], seed: int = 0, draws: int = DRAWS) -> tuple[int, int, float, float]:
     """Entries, how many are found somewhere, how many on average with shuffled values, and the chance of as many."""
     groups = list(by_entry([one for one in tried if one.experiment in SEARCHES]).values())
     ours, published = [[one.ours for one in group] for group in groups], [group[0].published for group in groups]

@@ -67,7 +67,8 @@ class RunFiles:
 
     def gaps(self, table: str, a: str, b: str, metric: str, **where: object) -> np.ndarray:
         """Mean of ``a`` minus mean of ``b``, for each row that has both."""
-        return self.means(table, a, metric, [b], **where) - self.means(table, b, metric, [a], **where)
+        gaps: np.ndarray = self.means(table, a, metric, [b], **where) - self.means(table, b, metric, [a], **where)
+        return gaps
 
     @cached_property
     def seconds(self) -> dict[tuple[str, str], float]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,6 +20,20 @@ def panels(rows: int, columns: int, width: float = HEIGHT) -> tuple[Figure, Any]
 
     figure = Figure(figsize=(width * columns, HEIGHT * rows), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def blank(width: float, height: float) -> Figure:
+    """A figure without a window of this size in inches, and nothing on it."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def styled(style: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """Figures that are made inside have this style."""
+    import matplotlib as mpl
+
+    return mpl.rc_context(dict(style))
 
 
 def svg(figure: Figure) -> str:
