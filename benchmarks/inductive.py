@@ -38,8 +38,8 @@ def table(rows: list[dict[str, object]]) -> list[str]:
     heads = [f"{short} {name}" for short in ("NLL", "ECE") for name in METHODS]
     lines = [f"| | accuracy | with graph-scaling | {' | '.join(heads)} |", "|---" * (len(heads) + 3) + "|"]
     for place, found in by_place.items():
-        best = min(found[m]["nll"] for m in METHODS)
-        nll = [f"**{found[m]['nll']:.3f}**" if found[m]["nll"] == best else f"{found[m]['nll']:.3f}" for m in METHODS]
+        nll = [f"{found[m]['nll']:.3f}" for m in METHODS]
+        nll = [f"**{value}**" if value == min(nll) else value for value in nll]
         ece = [f"{100 * found[m]['ece']:.1f}" for m in METHODS]
         accuracy = [f"{100 * found[m]['accuracy']:.1f}" for m in ("none", "graph-scaling")]
         lines.append(f"| {' | '.join([place, *accuracy, *nll, *ece])} |")
