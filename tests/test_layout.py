@@ -14,7 +14,7 @@ ROOT = Path(graphcal.__file__).parent
 
 # Every part of the package, from the ground up. A module imports its own part and parts of lower rows, nothing else.
 FLOORS = [
-    {"limits"},
+    {"limits", "pages"},
     {"checks", "files", "graphs", "plugins", "versions"},
     {"identity"},
     {"core"},

@@ -37,8 +37,8 @@ def check_logits(logits: Tensor) -> None:
     if len(logits) and float(logits.detach().abs().max()) > LARGEST:
         row = int(logits.detach().abs().amax(-1).argmax())
         raise ValueError(
-            f"logits reach {float(logits[row].detach().abs().max()):.3g} (row {row}); beyond {LARGEST:.0e} their squares overflow, and "
-            "every probability is 0 or 1 long before: look for what blew up in the model"
+            f"logits reach {float(logits[row].detach().abs().max()):.3g} (row {row}); beyond {LARGEST:.0e} their squares "
+            "overflow, and every probability is 0 or 1 long before: look for what blew up in the model"
         )
     if len(logits) and normalisation_of(logits) == "probabilities":
         raise ValueError(

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 import graphcal
 from graphcal.bench.exports import _escaped
 from graphcal.cli import app, main
+from graphcal.pages import with_policy
 from graphcal.pipeline import Results
-from graphcal.reports.policy import with_policy
 
 ROWS = "".join(f"{k},{k % 2},{k},{k}\n" for k in range(40))
 EDGES = "source,target\n" + "".join(f"{k},{(k + 2) % 40}\n" for k in range(40))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib import resources
 
-from graphcal.reports.policy import with_policy
+from graphcal.pages import with_policy
 
 MARKS = {"": "", "bold": "**", "italic": "*"}
 TAGS = {"": "", "bold": "b", "italic": "i"}

@@ -122,9 +122,9 @@ def _native(values: np.ndarray) -> np.ndarray:
 def _entries(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
     """How many numbers the header of an array announces; no more than the member has bytes for, or it is broken."""
     with archive.open(member) as file:
-        version = np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
+        version = np.lib.format.read_magic(file)
         read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read_header(file)  # type: ignore[no-untyped-call]
+        shape, _, dtype = read_header(file)
     count = math.prod(shape)
     if min(shape, default=0) < 0 or count * dtype.itemsize > member.file_size:
         raise ValueError(f"{member.filename} announces shape {shape} in {member.file_size} bytes")

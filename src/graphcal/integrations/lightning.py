@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from lightning.pytorch import Callback
 from torch import nn
 from torch_geometric.data import Data
 
@@ -21,13 +22,8 @@ from graphcal.metrics import score
 from graphcal.observation import observe
 from graphcal.study import Study
 
-try:
-    from lightning.pytorch import Callback
-except ModuleNotFoundError:  # the older name of the same package
-    from pytorch_lightning import Callback
 
-
-class CalibrateOnFitEnd(Callback):  # type: ignore[misc]  # the package has no type for it
+class CalibrateOnFitEnd(Callback):
     """Calibrate the module on ``data.val_mask`` when training ends; ``observed`` is passed to `graphcal.observe`.
 
     The validation nodes fit the calibration, so they cannot also say how good it is: measure on nodes that were held back.

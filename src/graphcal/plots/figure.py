@@ -33,7 +33,8 @@ def styled(style: Mapping[str, Any]) -> AbstractContextManager[None]:
     """Figures that are made inside have this style."""
     import matplotlib as mpl
 
-    return mpl.rc_context(dict(style))
+    settings: Any = dict(style)
+    return mpl.rc_context(settings)
 
 
 def svg(figure: Figure) -> str:

@@ -17,9 +17,9 @@ from jinja2 import Environment, FunctionLoader, select_autoescape
 from graphcal.metrics.comparison import holm
 from graphcal.metrics.names import METRICS, Metric
 from graphcal.metrics.sample_size import LabelLimit
+from graphcal.pages import with_policy
 from graphcal.reports import wording
 from graphcal.reports.decision_section import decisions_of
-from graphcal.reports.policy import with_policy
 
 TABLE_METRICS = (
     "accuracy",
