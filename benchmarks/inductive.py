@@ -49,7 +49,7 @@ def table(rows: list[dict[str, object]]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder")
-    parser.add_argument("--graphs", default="citeseer,cora_ml,photo,pubmed")
+    parser.add_argument("--graphs", default="citeseer,cora_ml,photo")
     parser.add_argument("--backbone", default="sage")
     parser.add_argument("--seeds", type=int, default=3)
     given = parser.parse_args()

@@ -56,10 +56,20 @@ def test_an_unknown_name_lists_the_choices():
     assert "choose among none, ts" in str(result.exception)
 
 
-def test_the_page_in_the_docs_is_up_to_date():
-    spec = importlib.util.spec_from_file_location("build_method_docs", ROOT / "tools" / "build_method_docs.py")
+def tool_of(name: str):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
+    return tool
+
+
+def test_the_page_of_commands_is_up_to_date():
+    tool = tool_of("build_cli_docs")
+    assert tool.PAGE.read_text(encoding="utf-8") == tool.page(), "run: python tools/build_cli_docs.py"
+
+
+def test_the_page_in_the_docs_is_up_to_date():
+    tool = tool_of("build_method_docs")
     assert tool.PAGE.read_text(encoding="utf-8") == tool.page(), "run: python tools/build_method_docs.py"
     assert tool.CARDS.read_text(encoding="utf-8") == tool.cards_file(), "run: python tools/build_method_docs.py"
 

@@ -1,7 +1,11 @@
 """The examples for users run."""
 
 import runpy
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -11,3 +15,18 @@ def test_serving_one_node_is_serving_the_graph(capsys):
     whole, alone, change = capsys.readouterr().out.splitlines()
     assert whole.split(":")[1].split() == alone.split(":")[1].split()
     assert float(change.split(":")[1]) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("your_model", "the shipped model says the same: True"),
+        ("rare_class", "precision 70%: "),
+        ("compare_methods", "graph-scaling minus ts, first seed: NLL"),
+        ("warehouse_table", "out/calibrated.parquet"),
+    ],
+)
+def test_the_example_runs_as_a_script(name, said):
+    done = subprocess.run([sys.executable, EXAMPLES / f"{name}.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout

@@ -66,7 +66,8 @@ def test_files_hold_what_was_printed(ran):
     page = (folder / "report.html").read_text()
     assert len(page) < 1_000_000
     assert page.count(record["verdict"]) == 1
-    assert sorted(p.name for p in folder.iterdir()) == ["report.html", "results.json"]
+    written = ["calibrated.parquet", "calibrator.safetensors", "report.html", "results.json"]
+    assert sorted(p.name for p in folder.iterdir()) == written
 
 
 @pytest.mark.parametrize(
