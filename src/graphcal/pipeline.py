@@ -169,6 +169,8 @@ def results_of(
     graph, last = study.graph, list(study.recipes)[-1]
     methods = study.to_dict(study.measure(graph.test_mask, bins))
     explain_changes(study, methods)
+    recommended = recommend(study)
+    methods[recommended["method"]]["recommended"] = True  # the verdict speaks of it: validation chooses
     record = {
         "graphcal": graphcal.__version__,
         **about,
@@ -178,7 +180,7 @@ def results_of(
         "methods": methods,
         "decision": rehearse_all(study, methods, last),
         "map": map_of(study, last),
-        "recommended": recommend(study),
+        "recommended": recommended,
     }
     reference = reference_of(study, methods, last)
     return Results({**record, "verdict": verdict(record)}, calibration, write_calibrated, reference)

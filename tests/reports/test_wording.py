@@ -153,3 +153,12 @@ def test_results_without_an_estimate_show_ece_beside_its_floor():
         "brings the calibration error from 13.3 to 2.4 points, where a perfectly calibrated model would show 3.5"
         in text
     )
+
+
+def test_the_verdict_speaks_of_what_validation_recommends_not_of_the_smallest_error_on_test_nodes():
+    record = sample_results()
+    smallest = best_name(record["methods"])
+    other = next(name for name in record["methods"] if name not in ("none", smallest))
+    record["methods"][other]["recommended"] = True
+    assert best_name(record["methods"]) == other != smallest
+    assert label(other, record["methods"][other]) in verdict(record)

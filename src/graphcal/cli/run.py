@@ -5,11 +5,12 @@ from __future__ import annotations
 import json as json_format
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from graphcal.cli.graph_argument import graph_of
+from graphcal.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
     from graphcal.pipeline import Results
@@ -89,70 +90,28 @@ def run(
         raise ValueError(f"the results could not be written to {out}: {lost.strerror or lost}")
 
 
-class ProgressBar:
-    """A progress bar that follows ``progress(stage, done, total)``."""
-
-    def __init__(self, console: Any) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
-            TimeElapsedColumn(), console=console, transient=True,
-        )  # fmt: skip
-        self.task = self.bar.add_task("starting", total=None)
-
-    def __enter__(self) -> Any:
-        self.bar.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.bar.__exit__(*error)
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        self.bar.update(self.task, description=stage, completed=done, total=total)
-
-
 def show_results(results: Results, page: Path | None) -> None:
     """The table, the verdict and where the files are."""
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
-    from graphcal.metrics.names import METRICS
+    from graphcal.cli.results_table import results_table
 
     record = results.record
     console = Console()
-    nodes = record["nodes"]
+    nodes, seeds = record["nodes"], len(record["seeds"])
     console.print(
         f"[bold]{escape(record['backbone'])}[/] on [bold]{escape(record['dataset'])}[/], {escape(record['protocol'])} split: "
         f"{nodes['train']:,} training, {nodes['val']:,} validation, {nodes['test']:,} test nodes; "
-        f"{len(record['seeds'])} seeds, {record['bins']} bins"
+        f"{seeds} seed{'s' * (seeds > 1)}, {record['bins']} bins"
     )
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
-    table.add_column("method", no_wrap=True)
-    for key in ("accuracy", "ece"):
-        table.add_column(METRICS[key].heading, justify="right", no_wrap=True)
-    for title in (METRICS["true_error"].title, "95 %", *(METRICS[key].title for key in ("ece_floor", "nll", "brier"))):
-        table.add_column(title, justify="right", no_wrap=True)
-    wide = console.width >= 88  # a narrow terminal gets the mean alone (results.json has both)
-    for name, method in record["methods"].items():
-        low, high = method["ece_interval"]
-        table.add_row(
-            "uncalibrated" if name == "none" else name,
-            _text(method, "accuracy"),
-            _text(method, "ece"),
-            METRICS["true_error"].text(method["true_error"], 1),
-            f"{100 * low:.1f}–{100 * high:.1f}",
-            _text(method, "ece_floor", sd=False),
-            _text(method, "nll", 3, wide),
-            _text(method, "brier", 3, wide),
-        )
-    console.print(table)
+    console.print(results_table(record, console.width))
     console.print(f"\n{results.verdict}", highlight=False, markup=False)
     console.print(results.recommended, highlight=False, markup=False)
     console.print(
-        "[dim]Mean ± sd over seeds. ECE: mean gap between confidence and accuracy; true error: the error behind its noise, with "
-        f"its 95 % interval. Floor: the ECE a perfectly calibrated model would show on {nodes['test']:,} nodes.[/]"
+        f"[dim]{'Mean ± sd over seeds. ' * (seeds > 1)}ECE: mean gap between confidence and accuracy; true error: the error "
+        "behind its noise, with its 95 % interval. Floor: the ECE a perfectly calibrated model would show on "
+        f"{nodes['test']:,} nodes.[/]"
     )
     if results.decision is not None:
         console.print(f"[bold]{escape(results.decision)}[/]", highlight=False)
@@ -165,11 +124,3 @@ def show_results(results: Results, page: Path | None) -> None:
             f"Calibrated predictions: {folder / 'calibrated.parquet'}   Calibrator: {folder / 'calibrator.safetensors'}",
             markup=False,
         )
-
-
-def _text(method: dict[str, Any], key: str, digits: int | None = None, sd: bool = True) -> str:
-    """Mean over seeds, with its standard deviation."""
-    from graphcal.metrics.names import METRICS
-
-    mean, spread = (METRICS[key].text(method[key][part], digits) for part in ("mean", "sd"))
-    return f"{mean} ±{spread}" if sd else mean
