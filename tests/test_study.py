@@ -20,6 +20,7 @@ from graphcal.observation import observe
 from graphcal.shift import with_mixed_features
 from graphcal.study import Study, held_out
 from graphcal.training import Training, train
+from small_outputs import model_outputs
 
 RECIPES = {"none": Uncalibrated(), "ts": TemperatureScaling(), "scar": SCAR()}
 
@@ -160,3 +161,21 @@ def test_the_nodes_that_stop_a_fit_reach_the_recipe(data: Data) -> None:
     out = Outputs(torch.randn(data.num_nodes, 10), data)
     Study.of([out], {"watching": Watching()}, on=data.val_mask, stop=data.train_mask)
     assert seen[0] is data.train_mask
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("train_mask", "2 test nodes are also in train_mask"), ("val_mask", "fitted on")]
+)
+def test_test_nodes_that_were_trained_or_fitted_on_are_said(name, words):
+    out = model_outputs()
+    graph = out.graph.clone()
+    graph.test_mask = graph.test_mask.clone()
+    graph.test_mask[graph[name].nonzero().flatten()[:2]] = True
+    with pytest.warns(UserWarning, match=words):
+        Study.of([replace(out, graph=graph)], {"none": Uncalibrated()}, on=graph.val_mask)
+
+
+def test_masks_that_are_apart_are_not_remarked_on(recwarn):
+    out = model_outputs()
+    Study.of([out], {"none": Uncalibrated()}, on=out.graph.val_mask)
+    assert not [one for one in recwarn if "test nodes are also" in str(one.message)]
