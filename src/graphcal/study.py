@@ -151,7 +151,7 @@ def shared_graph(outputs: Sequence[Outputs]) -> Data:
 
 
 def warn_of_overlap(graph: Data) -> None:
-    """A test node whose label was also trained or fitted on says nothing about new nodes. Some published splits have such nodes."""
+    """A test node whose label was trained or fitted on says nothing about new nodes; some published splits have such nodes."""
     test = graph.get("test_mask")
     for name, use in (("train_mask", "trained"), ("val_mask", "fitted")):
         mask = graph.get(name)
