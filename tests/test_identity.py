@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from conftest import random_graph
-from graphcal.identity import fingerprint, node_keys
+from graphcal.identity import fingerprint, is_undirected, node_keys
 
 GRAPH = random_graph()
 KEYS = [331710650202629758, -4509186500364518793]
@@ -82,3 +82,11 @@ def test_keys_are_the_same_in_every_version():
 
 def test_without_features_there_are_no_keys():
     assert node_keys(Data(edge_index=GRAPH.edge_index, num_nodes=150)) is None
+
+
+def test_an_edge_that_is_repeated_in_one_direction_has_its_reverse_all_the_same():
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    assert is_undirected(edges)
+    assert is_undirected(torch.cat([edges, edges[:, :1]], 1))
+    assert not is_undirected(edges[:, :3])
+    assert is_undirected(edges[:, :0])
