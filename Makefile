@@ -6,11 +6,16 @@ CPUS   := $(shell nproc 2>/dev/null || echo 2)
 # One thread for each test worker: two workers on two cores must not fight.
 TESTENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help install run test lint format docs speed clean
+.PHONY: help install run test coverage fuzz kills mutants audit lint format docs speed clean
 help:
 	@echo "make install   build .venv with graphcal and everything its tests need"
 	@echo "make run       the main job: a real graph -> train -> calibrate -> table and report.html"
 	@echo "make test      the tests"
+	@echo "make coverage  the tests, with lines and branches that none of them runs"
+	@echo "make fuzz      broken files for every reader, a minute each (SECONDS=60)"
+	@echo "make kills     run and bench killed at random moments (KILLS=40 each)"
+	@echo "make mutants   tools/mutants.toml, one change at a time: do the tests notice? (WORDS=methods/ for a part)"
+	@echo "make audit     known vulnerabilities of the installed packages, where the database can be reached"
 	@echo "make lint      ruff format, ruff check, mypy"
 	@echo "make docs      the documentation, built strictly into site/"
 	@echo "make speed     benchmarks/: graphcal against the usual loops, side by side in one run"
@@ -28,6 +33,22 @@ run: $(STAMP)
 
 test: $(STAMP)
 	$(TESTENV) $(BIN)/python -m pytest -n $(CPUS) --dist worksteal $(PYTEST_ARGS)
+
+coverage: $(STAMP)
+	$(TESTENV) $(BIN)/python -m pytest -n $(CPUS) --dist worksteal --cov=graphcal --cov-branch --cov-report=term:skip-covered $(PYTEST_ARGS)
+
+fuzz: $(STAMP)
+	$(TESTENV) PYTHONPATH=tools $(BIN)/python tools/fuzz.py --seconds $(or $(SECONDS),60) $(TARGETS)
+
+kills: $(STAMP)
+	$(TESTENV) $(BIN)/python tools/kills.py --kills $(or $(KILLS),40)
+
+mutants: $(STAMP)
+	$(TESTENV) $(BIN)/python tools/mutants.py $(WORDS)
+
+audit: $(STAMP)
+	$(BIN)/python -m pip install --quiet pip-audit
+	$(BIN)/python -m pip_audit --requirement requirements.lock --no-deps --disable-pip
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

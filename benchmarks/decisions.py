@@ -144,7 +144,9 @@ Entries: mean share of the unlabelled nodes of the pool (all outside training an
 in brackets, the share of the draws in which more than the promised share of them was wrong. Each line: {draws} random draws of
 {labels} certification nodes (two fifths of the pool where there are fewer) from the pool of a GCN, {seeds} seeds; calibrators
 were fitted on the validation nodes. A promise made with 95 % certainty may break in 5 % of the draws. Labels outside the
-certification nodes only count the errors.
+certification nodes only count the errors. Of 120 draws, 5 % are 6 ± 2.4.
+
+Machine: one core of two, nine graphs in about 20 minutes, most of it training.
 """
 
 

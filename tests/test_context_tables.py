@@ -44,7 +44,7 @@ def test_served_by_samples_graph_scaling_is_not_worse_than_temperature_scaling(t
     by_ts = nll(served(gc.CalibratedModel(run.model, ts), data, fanouts, nodes), data.y[nodes])
     table = ours.context(run.outputs)
     with_table = nll(served(gc.CalibratedModel(run.model, ours, context=table), data, fanouts, nodes), data.y[nodes])
-    with pytest.warns(UserWarning, match="gets the plain form"):
+    with pytest.warns(UserWarning, match="it gets the plain form"):
         plain = nll(served(gc.CalibratedModel(run.model, ours), data, fanouts, nodes), data.y[nodes])
     assert with_table < by_ts - 0.01
     assert plain <= by_ts + 1e-3
@@ -79,9 +79,9 @@ def test_a_batch_is_recognised_as_a_data_by_its_edges_and_by_n_id(trained):
     calibrated, without = gc.CalibratedModel(run.model, scar, context=table), gc.CalibratedModel(run.model, scar)
     logits = run.model(batch.x, batch.edge_index)
     plain = scar.from_context(logits, torch.full((len(logits), 1), torch.nan))
-    with pytest.warns(UserWarning, match="needs n_id="):  # by its edges
+    with pytest.warns(UserWarning, match="give CalibratedModel n_id="):  # by its edges
         torch.testing.assert_close(calibrated(batch.x, batch.edge_index), plain)
-    with pytest.warns(UserWarning, match="needs CalibratedModel"):
+    with pytest.warns(UserWarning, match="give CalibratedModel context="):
         torch.testing.assert_close(without(batch.x, batch.edge_index, n_id=batch.n_id), plain)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -111,7 +111,7 @@ def test_a_calibrator_that_needs_whole_neighbourhoods_refuses_a_batch(trained):
     data, run, _ = trained
     gats = gc.CALIBRATORS["gats"](epochs=2).fit(run.outputs, on=data.val_mask)
     batch = next(iter(NeighborSampler(data, (3, 3), 50)))
-    with pytest.raises(ValueError, match="sampled batch, in which neighbours are missing"):
+    with pytest.raises(ValueError, match="needs the logits and the edges of the whole graph, but this is a sampled"):
         gc.CalibratedModel(run.model, gats)(batch.x, batch.edge_index, n_id=batch.n_id)
 
 

@@ -14,12 +14,15 @@ ROOT = Path(graphcal.__file__).parent
 
 # Every part of the package, from the ground up. A module imports its own part and parts of lower rows, nothing else.
 FLOORS = [
-    {"checks", "files", "limits", "plugins", "versions"},
-    {"core", "graphs"},
+    {"checks", "files", "graphs", "limits", "plugins", "versions"},
+    {"identity"},
+    {"core"},
     {"engine", "metrics"},
     {"methods", "models", "datasets"},
-    {"training", "observation", "persist", "context_tables"},
+    {"training", "observation", "context_tables", "known_calibrations", "older_files"},
+    {"exporting"},
     {"serving", "study"},
+    {"persist"},
     {"decisions"},
     {"theory", "tuning", "tables"},
     {"explanation", "shift"},

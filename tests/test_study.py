@@ -147,3 +147,16 @@ def test_nobody_else_fits_on_validation_nodes() -> None:
     root = Path(graphcal.__file__).parent
     modules = {path.relative_to(root) for path in root.rglob("*.py") if fits(path)}
     assert {str(path) for path in modules if path.parts[0] not in ("methods", "paper")} == {"study.py"}
+
+
+def test_the_nodes_that_stop_a_fit_reach_the_recipe(data: Data) -> None:
+    seen = []
+
+    class Watching:
+        def fit(self, out, on, stop=None):
+            seen.append(stop)
+            return Uncalibrated().fit(out, on)
+
+    out = Outputs(torch.randn(data.num_nodes, 10), data)
+    Study.of([out], {"watching": Watching()}, on=data.val_mask, stop=data.train_mask)
+    assert seen[0] is data.train_mask

@@ -88,6 +88,15 @@ def _work(target: str, numbers: range, folder: Path, pipe: Any, seconds: float) 
     pipe.send(("done", 0, ""))
 
 
+def computed(process: int | None) -> float:
+    """Seconds of a processor that a process has had."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return float("inf")
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def fuzz(target: str, first: int, count: int, seconds: float, out: Path) -> dict[str, Any]:
     """Run a target in child processes until the time is over; a child that dies or hangs costs one input."""
     outcomes: Counter[str] = Counter()
@@ -102,9 +111,11 @@ def fuzz(target: str, first: int, count: int, seconds: float, out: Path) -> dict
             )
             child.start()
             there.close()
-            begun, ended = None, False
+            begun, started, ended = None, 0.0, False
             while not ended:
                 if not here.poll(HANG_SECONDS if begun is not None else 120.0):
+                    if begun is not None and computed(child.pid) - started < HANG_SECONDS:
+                        continue  # others have the processor: the input's own time counts
                     child.kill()
                     fault = "hang"
                 else:
@@ -115,7 +126,7 @@ def fuzz(target: str, first: int, count: int, seconds: float, out: Path) -> dict
                         fault = f"crash: exit {child.exitcode}"
                     else:
                         ended = kind == "done"
-                        begun = number if kind == "begin" else None
+                        begun, started = (number, computed(child.pid)) if kind == "begin" else (None, 0.0)
                         if kind == "end":
                             outcomes[found if found in ("accepted", "refused") else "fault"] += 1
                             if found not in ("accepted", "refused"):

@@ -75,8 +75,47 @@ def calibration_work(folder: Path) -> None:
         graphcal.save(calibration, folder / "c.safetensors")
 
 
+def predictions(folder: Path) -> Path:
+    """A table of predictions beside the folder, made once."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = folder.parent / "predictions.parquet"
+    if not path.exists():
+        rng, rows = np.random.default_rng(0), 20_000
+        scores = rng.normal(size=(rows, 3))
+        columns = {
+            "id": np.arange(rows),
+            "label": scores.argmax(1),
+            "split": np.array(["val", "test"])[rng.integers(2, size=rows)],
+        }
+        pq.write_table(
+            pa.table({**columns, **{f"logit_{k}": scores[:, k] for k in range(3)}}), path, row_group_size=500
+        )
+    return path
+
+
+def calibrate_work(folder: Path) -> None:
+    from typer.testing import CliRunner
+
+    from graphcal.cli import app
+
+    done = CliRunner().invoke(app, ["calibrate", str(predictions(folder)), "--calibrator", "ts", "--out", str(folder)])
+    if done.exit_code:
+        raise RuntimeError(str(done.exception))
+
+
+def score_work(folder: Path) -> None:
+    from graphcal.tables.scoring import score
+
+    calibrator = folder.parent / "calibrate-reference" / "calibrator.safetensors"
+    score(calibrator, predictions(folder), folder)
+
+
 def whole(folder: Path) -> list[str]:
     """Files under a final name that are not whole."""
+    import pyarrow.parquet as pq
     from safetensors import safe_open
 
     broken = []
@@ -88,6 +127,8 @@ def whole(folder: Path) -> list[str]:
                 json.loads(path.read_text())
             elif path.suffix == ".html":
                 assert path.read_text().rstrip().endswith("</html>")
+            elif path.suffix == ".parquet":
+                pq.read_metadata(path)
             elif path.suffix == ".safetensors":
                 with safe_open(path, "pt") as file:
                     list(file.keys())
@@ -103,9 +144,12 @@ def finished(folder: Path) -> dict[str, bytes]:
 
 def tables(folder: Path) -> dict[str, bytes]:
     """What must be the same in the end: all but seconds."""
-    names = ("*.md", "*.csv", "*.tex", "*.html", "*.svg", "results.json", "*.safetensors")
+    names = ("*.md", "*.csv", "*.tex", "*.html", "*.svg", "results.json", "*.safetensors", "*.parquet")
     found = (path for name in names for path in folder.glob(name))
-    return {path.name: path.read_bytes() for path in found if "seconds" not in path.name}
+    timed = (
+        ("results.json", "report.html", "calibrator.safetensors") if "calibrate" in folder.name else ()
+    )  # hold seconds
+    return {path.name: path.read_bytes() for path in found if "seconds" not in path.name and path.name not in timed}
 
 
 def forked(work: Callable[[Path], None], folder: Path) -> int:
@@ -155,6 +199,9 @@ def disturbed(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "work", nargs="*", help="bench, run, save, calibrate, score (which needs calibrate's); all if none is named"
+    )
     parser.add_argument("--kills", type=int, default=40, help="of each kind of work")
     parser.add_argument("--out", type=Path, default=Path("build/kills"))
     parser.add_argument("--seed", type=int, default=0)
@@ -168,7 +215,16 @@ def main() -> None:
     asked.out.mkdir(parents=True, exist_ok=True)
     (asked.out / "kills-preset.toml").write_text(PRESET)
     wrong = 0
-    for name, work in (("bench", bench_work), ("run", run_work), ("save", calibration_work)):
+    works = {
+        "bench": bench_work,
+        "run": run_work,
+        "save": calibration_work,
+        "calibrate": calibrate_work,
+        "score": score_work,
+    }
+    for name, work in works.items():
+        if asked.work and name not in asked.work:
+            continue
         reference, folder = asked.out / f"{name}-reference", asked.out / name
         for path in (reference, folder):
             shutil.rmtree(path, ignore_errors=True)

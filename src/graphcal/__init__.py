@@ -30,6 +30,7 @@ _WHERE = {
     "TemperatureScaling": "methods",
     "Training": "training",
     "calibrate": "tables.calibration",
+    "cross_fit": "training",
     "decide": "decisions",
     "evaluate": "metrics",
     "explain": "explanation",

@@ -43,6 +43,7 @@ from graphcal.training import NeighborSampler as NeighborSampler
 from graphcal.training import Run as Run
 from graphcal.training import Sampling as Sampling
 from graphcal.training import Training as Training
+from graphcal.training import cross_fit as cross_fit
 from graphcal.training import param_groups as param_groups
 from graphcal.training import train as train
 from graphcal.tuning import tune_decay as tune_decay

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-
 LARGEST = 1e15  # a logit: squares, and sums of them over many nodes, stay within single precision
 
 

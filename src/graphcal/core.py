@@ -12,7 +12,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
@@ -139,6 +139,8 @@ class Calibration(nn.Module):
     else is known of the fit (see the function of that name).
     A calibration says how it calibrates by `context` and `from_context`, or by ``forward`` where it reads more than those.
     """
+
+    reads_hidden: ClassVar[bool] = False  # it needs the last representations, not only the logits
 
     def __init__(
         self, *, num_classes: int | None = None, fitted_on: Mapping[str, Any] | None = None, **state: Any

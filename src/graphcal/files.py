@@ -4,6 +4,7 @@ way to read TOML. And one name for whatever a library says of a broken file."""
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 import secrets
@@ -33,6 +34,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write to, under another name beside ``path``; moved into place when all of it is on the disk."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    sweep(path.parent, glob.escape(path.name))
     partial = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         with open(partial, "xb") as file:
@@ -47,11 +49,11 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise
 
 
-def sweep(folder: str | os.PathLike[str]) -> None:
-    """Remove the partial files that killed processes left in a folder: those whose lock nobody holds."""
+def sweep(folder: str | os.PathLike[str], name: str = "*") -> None:
+    """Remove the partial files (of files with this name) that killed processes left in a folder: whose lock nobody holds."""
     if fcntl is None or not Path(folder).is_dir():
         return
-    for partial in Path(folder).glob(".*"):
+    for partial in Path(folder).glob(f".{name}.*.*"):
         if not re.fullmatch(r"\..+\.\d+\.[0-9a-f]{8}", partial.name):
             continue
         with contextlib.suppress(OSError), open(partial, "rb") as file:  # OSError: it is locked, or already gone

@@ -42,10 +42,11 @@ def csr(rows: Tensor, cols: Tensor, values: Tensor, size: tuple[int, int]) -> Te
 
 def simple_edges(edge_index: Tensor, num_nodes: int) -> Tensor:
     """Edges without self loops and duplicates, sorted. Direction is kept as given."""  # (2, E)
-    row, col = edge_index[0].long(), edge_index[1].long()
-    other = row != col
-    key = torch.unique(row[other] * num_nodes + col[other])
-    return torch.stack([key // num_nodes, key % num_nodes])
+    key, _ = torch.sort(edge_index[0].long() * num_nodes + edge_index[1].long())
+    row = key // num_nodes
+    col = key - row * num_nodes
+    first = torch.diff(key, prepend=key.new_full((1,), -1)) != 0  # of equal ones
+    return torch.stack([row, col])[:, first & (row != col)]
 
 
 def normalised_adjacency(edge_index: Tensor, num_nodes: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -112,10 +113,13 @@ class Structure:
         near[self.edge_index[1][self.train_mask[self.edge_index[0]]]] = True
         return near & ~self.train_mask
 
+    def neighbour_sum(self, values: Tensor) -> Tensor:
+        """Sum of ``values`` (N, D) over the neighbours."""
+        return self.neighbours.to(values.dtype) @ values
+
     def neighbour_mean(self, values: Tensor) -> Tensor:
         """Mean of ``values`` (N, ...) over the neighbours; a node without neighbours gets its own value."""
-        flat = values.reshape(self.num_nodes, -1)
-        total = (self.neighbours.to(flat.dtype) @ flat).reshape(values.shape)
+        total = self.neighbour_sum(values.reshape(self.num_nodes, -1)).reshape(values.shape)
         degree = self.degree.reshape(-1, *[1] * (values.dim() - 1))
         return torch.where(degree > 0, total / degree.clamp(min=1), values)
 
@@ -131,8 +135,10 @@ def neighbour_agreement(pred: Tensor, facts: Structure) -> Tensor:
 _memo: MutableMapping[Data, tuple[tuple[Any, ...], Structure]] = WeakIdKeyDictionary()  # with what it was computed from
 
 
-def structure(graph: Data) -> Structure:
+def structure(graph: Data | Structure) -> Structure:
     """The facts of ``graph``; a graph without ``train_mask`` has no training nodes (every hop is unreachable)."""
+    if isinstance(graph, Structure):
+        return graph
     if graph.edge_index is None:
         raise ValueError("the graph has no edge_index: this needs the edges, as a (2, E) integer tensor")
     num_nodes = int(graph.num_nodes)

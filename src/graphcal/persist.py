@@ -1,42 +1,57 @@
-"""Save a fitted calibration as safetensors with a JSON header, and bring it back. Never pickle.
+"""Save a fitted calibration, or a calibrated model, as safetensors with a JSON header, and bring it back. Never pickle.
 
-The file holds the calibration's tensors; its metadata entry ``graphcal`` holds
+The file holds the calibration's tensors. Its metadata entry ``graphcal`` is the header,
 
-    {"format": 2, "version": "0.1.0", "class": "Temperature", "num_classes": 7,
-     "settings": {...}, "tensors": [...], "parts": {...}, "fitted_on": {...}}
+    {"format": 3, "versions": {"graphcal": "0.2.0", "torch": ...}, "class": "Temperature", "num_classes": 7,
+     "fitted_on": {"fitting_nodes": 500, "nodes": 2708, "fingerprint": ..., "class_names": [...]},
+     "settings": {...}, "tensors": [...], "parts": {...}}
 
-``parts`` describes calibrations inside the calibration, in the same form; their tensors carry the part's name as a prefix. A
-class is looked up among the known calibrations, never imported by a name from the file.
+and its entry ``sha256`` a checksum of header and tensors. ``parts`` describes calibrations inside the calibration, in the same
+form; their tensors carry the part's name as a prefix. A model's own state comes along under the prefix ``model:``.
+
+Nothing in a file is run or imported: a class is looked up among the known calibrations, and gets the tensors and settings that it
+declares, of the types that it declares, or the file is refused (`ValueError`). Files of older formats are read
+(`graphcal.older_files`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from graphcal.core import Calibration
 from graphcal.files import write_atomically
+from graphcal.known_calibrations import calibration_classes, fields_of, key_of, misfit, trial
+from graphcal.older_files import OLDER, upgraded
+from graphcal.serving import CalibratedModel
+from graphcal.versions import installed_versions
 
-FORMAT = 2
+FORMAT = 3
+MODEL = "model:"  # before the names of a model's own tensors
 # what a header says of a calibration, and of each of its parts; num_classes is null where the class does not say
 KEYS: dict[str, type | tuple[type, ...]] = {
     "class": str,
     "num_classes": (int, type(None)),
+    "fitted_on": dict,
     "settings": dict,
     "tensors": list,
     "parts": dict,
 }
 
 
-def save(calibration: Calibration, path: str | os.PathLike[str], reference: Mapping[str, Any] | None = None) -> Path:
-    """Write ``calibration`` to ``path``. The file appears whole or not at all.
+def save(
+    calibration: Calibration | CalibratedModel,
+    path: str | os.PathLike[str],
+    reference: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write ``calibration``, or a model with its calibration, to ``path``. The file appears whole or not at all.
 
     ``reference`` is what its predictions looked like when it was fitted (`graphcal.metrics.reference_summary`): `graphcal watch`
     compares later ones with it.
@@ -53,22 +68,31 @@ def save(calibration: Calibration, path: str | os.PathLike[str], reference: Mapp
     """
     from safetensors.torch import save as to_bytes
 
+    model: CalibratedModel | None = None
+    if isinstance(calibration, CalibratedModel):
+        model, calibration = calibration, calibration.calibration
     if not isinstance(calibration, Calibration):
         raise ValueError(
-            f"save takes a fitted calibration; got {type(calibration).__name__}. A recipe is fitted first: "
-            "recipe.fit(out, on=data.val_mask)"
+            f"save takes a fitted calibration or a CalibratedModel; got {type(calibration).__name__}. A recipe is fitted "
+            "first: recipe.fit(out, on=data.val_mask)"
         )
     path = Path(path)
     if not path.parent.is_dir():
         raise ValueError(f"cannot save to {path}: the folder {path.parent} does not exist")
+    about = {"format": FORMAT, "versions": installed_versions(), **_described(calibration)}
+    state = dict(calibration.state_dict())
+    if model is not None:
+        about["model"] = {"class": type(model.model).__name__, **model.settings}
+        state |= {MODEL + name: value for name, value in model.model.state_dict().items()}
     try:
-        header = json.dumps({"format": FORMAT, "version": _version(), **_described(calibration)})
-    except TypeError as error:
+        header = json.dumps(about, allow_nan=False)
+    except (TypeError, ValueError) as error:
         raise ValueError(
             f"{type(calibration).__name__} has a setting that JSON cannot hold: {error}; keep numbers in tensors"
         ) from None
-    tensors = {name: t.detach().cpu().contiguous().clone() for name, t in calibration.state_dict().items()}
+    tensors = {name: t.detach().cpu().contiguous().clone() for name, t in state.items()}
     metadata = {"graphcal": header} | ({} if reference is None else {"reference": json.dumps(dict(reference))})
+    metadata["sha256"] = checksum(metadata, tensors)
     return write_atomically(path, to_bytes(tensors, metadata=metadata))
 
 
@@ -92,41 +116,93 @@ def read_reference(path: str | os.PathLike[str]) -> dict[str, Any]:
     return found
 
 
-def restore(path: str | os.PathLike[str]) -> Calibration:
-    """The calibration saved at ``path``, on the CPU and ready to use."""
+def restore(path: str | os.PathLike[str], model: nn.Module | None = None) -> Any:
+    """The calibration saved at ``path``, on the CPU and ready to use.
+
+    A file with a model in it needs ``model``, a module of the same architecture: its parameters are filled in, and what comes
+    back is the `CalibratedModel`.
+    """
+    path = Path(path)
+    header, tensors = _read(path)
+    own = {name.removeprefix(MODEL): t for name, t in tensors.items() if name.startswith(MODEL)}
+    calibration = _built(header, {name: t for name, t in tensors.items() if not name.startswith(MODEL)}, path)
+    trial(calibration, path)
+    said = header.get("model")
+    if said is None:
+        if model is not None:
+            raise ValueError(f"{path} holds a calibration without a model: CalibratedModel(model, restore(path))")
+        return calibration
+    if model is None:
+        raise ValueError(
+            f"{path} holds a {said.get('class')} with its calibration: give a module of that architecture, "
+            f"restore(path, model={said.get('class')}(...))"
+        )
+    try:
+        model.load_state_dict(own)
+    except RuntimeError as error:
+        raise ValueError(f"{path} does not fit {type(model).__name__}: {error}") from None
+    settings = {name: said[name] for name in CalibratedModel.SETTINGS if name in said}
+    return CalibratedModel(model, calibration, **settings)
+
+
+def checksum(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of the metadata but for this sum, and of every tensor's name, type, shape and bytes."""
+    said = {name: text for name, text in metadata.items() if name != "sha256"}
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
+    return digest.hexdigest()
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Header and tensors, in the form of today."""
     from safetensors import SafetensorError, safe_open
 
-    path = Path(path)
     if not path.is_file():
         raise ValueError(f"no saved calibration at {path}")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, ValueError) as error:
         raise ValueError(f"{path} is not a readable safetensors file: {error}") from None
     if "graphcal" not in metadata:
         raise ValueError(f"{path} is a safetensors file, but not a calibration saved by graphcal.save")
     try:
         header = json.loads(metadata["graphcal"])
         form = header["format"]
-    except (json.JSONDecodeError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError(f"{path} has a damaged graphcal header") from None
+    if form in OLDER and isinstance(header, dict):
+        return upgraded(header, tensors, path)
     if form != FORMAT:
         raise ValueError(
-            f"{path} has format {form} (graphcal {header.get('version')}); this version reads format {FORMAT}"
+            f"{path} has format {form} (graphcal {header.get('versions', {}).get('graphcal', header.get('version'))}); this "
+            f"version reads formats {', '.join(map(str, (*OLDER, FORMAT)))}"
         )
-    return _built(header, tensors, path)
+    if metadata.get("sha256") != checksum(metadata, tensors):
+        raise ValueError(f"{path} is damaged: its contents do not match its checksum")
+    return header, tensors
 
 
 def _described(calibration: Calibration) -> dict[str, Any]:
+    cls, parts = type(calibration), dict(_parts(calibration))
+    tensors = [name for name, _ in calibration.named_buffers(recurse=False)]
+    undeclared = sorted({*tensors, *parts, *calibration.settings} - set(fields_of(cls)))
+    if undeclared:
+        raise ValueError(
+            f"{cls.__name__} does not declare {', '.join(undeclared)}: write it into the class as a field, for example "
+            f"'{undeclared[0]}: Tensor', so that a file can be held against it"
+        )
     return {
-        "class": key_of(type(calibration)),
+        "class": key_of(cls),
         "num_classes": calibration.num_classes,
-        "settings": calibration.settings,
-        "tensors": [name for name, _ in calibration.named_buffers(recurse=False)],
-        "parts": {name: _described(part) for name, part in _parts(calibration)},
         "fitted_on": calibration.fitted_on,
+        "settings": calibration.settings,
+        "tensors": tensors,
+        "parts": {name: _described(part) for name, part in parts.items()},
     }
 
 
@@ -147,9 +223,15 @@ def _built(header: Any, tensors: dict[str, Tensor], path: Path) -> Calibration:
             f"{path} holds a {name!r}, which is not known here; known: {', '.join(sorted(known))}. A calibrator "
             "from another package must be installed (or imported) first"
         )
+    announced = [*header["tensors"], *header["parts"]]
+    if not all(isinstance(field, str) for field in announced):
+        raise ValueError(f"{path} has a damaged graphcal header: names of tensors and parts are text")
     missing = [tensor for tensor in header["tensors"] if tensor not in tensors]
     if missing:
         raise ValueError(f"{path} is damaged: the header announces tensors that are not there: {', '.join(missing)}")
+    extra = [t for t in tensors if t not in announced and t.split(".")[0] not in header["parts"]]
+    if extra:
+        raise ValueError(f"{path} is damaged: it holds tensors that the header does not announce: {', '.join(extra)}")
     state: dict[str, Any] = {tensor: tensors[tensor] for tensor in header["tensors"]}
     for part, described in header["parts"].items():
         inner = {key.removeprefix(f"{part}."): t for key, t in tensors.items() if key.startswith(f"{part}.")}
@@ -158,50 +240,7 @@ def _built(header: Any, tensors: dict[str, Tensor], path: Path) -> Calibration:
             raise ValueError(
                 f"{path} is damaged: a calibration of {num_classes} classes holds one of {state[part].num_classes}"
             )
-    state |= header["settings"]
-    lacking = [field for field in _state_of(known[name]) if field not in state]
-    if lacking:
-        raise ValueError(f"{path} is damaged: a {name} without {', '.join(lacking)}")
-    fit = header.get("fitted_on", {})
-    if not isinstance(fit, dict):
-        raise ValueError(f"{path} has a damaged graphcal header: no valid 'fitted_on'")
-    return known[name](num_classes=num_classes, fitted_on=fit, **state)
-
-
-def _state_of(cls: type[Calibration]) -> list[str]:
-    """What a calibration of this class cannot do without: the fields it declares and gives no value."""
-    return [field for field in vars(cls).get("__annotations__", {}) if not hasattr(cls, field)]
-
-
-def key_of(cls: type[Calibration]) -> str:
-    """The class's name in a file: plain for our own, with its module for others, so that two packages cannot collide."""
-    ours = cls.__module__.split(".")[0] == "graphcal"
-    return cls.__name__ if ours else f"{cls.__module__}:{cls.__qualname__}"
-
-
-def calibration_classes(wanted: str | None = None) -> dict[str, type[Calibration]]:
-    """Every calibration class that is loaded, by its key. Installed plug-ins are loaded when ``wanted`` is not among ours."""
-    import graphcal.methods as ours
-
-    if wanted is not None and wanted not in _loaded():
-        for name in ours.CALIBRATORS:
-            with suppress(Exception):  # a broken plug-in is no reason to refuse the calibration of another one
-                ours.CALIBRATORS[name]
-    return _loaded()
-
-
-def _loaded() -> dict[str, type[Calibration]]:
-    known: dict[str, type[Calibration]] = {}
-    queue: list[type[Calibration]] = [Calibration]
-    while queue:
-        for cls in queue.pop().__subclasses__():
-            known[key_of(cls)] = cls
-            queue.append(cls)
-    return known
-
-
-def _version() -> str:
-    try:
-        return version("graphcal")
-    except PackageNotFoundError:
-        return "unknown"
+    wrong = misfit(known[name], {**header["settings"], **state})
+    if wrong:
+        raise ValueError(f"{path} is damaged: a {name} {wrong}")
+    return known[name](num_classes=num_classes, fitted_on=header["fitted_on"], **{**header["settings"], **state})

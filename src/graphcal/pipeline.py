@@ -29,7 +29,7 @@ from graphcal.engine.node_order import kfold
 from graphcal.explanation import explain_many
 from graphcal.files import write_atomically
 from graphcal.methods import CALIBRATORS
-from graphcal.metrics import METRICS
+from graphcal.metrics import METRICS, reference_summary
 from graphcal.persist import save
 from graphcal.reports import build, verdict
 from graphcal.reports.maps import node_map
@@ -60,6 +60,7 @@ class Results:
     record: dict[str, Any]
     calibration: Calibration | None = field(default=None, repr=False, compare=False)
     write_calibrated: Callable[[Path], Path] | None = field(default=None, repr=False, compare=False)
+    reference: dict[str, Any] | None = field(default=None, repr=False, compare=False)  # for `graphcal watch`
 
     def value(self, method: str, metric: str) -> float:
         """Mean over seeds, as a fraction."""
@@ -87,7 +88,7 @@ class Results:
         """Write results.json, report.html, calibrator.safetensors and calibrated.parquet; gives the path of the page."""
         write_atomically(Path(folder) / "results.json", json.dumps(self.record, indent=1) + "\n")
         if self.calibration is not None:
-            save(self.calibration, Path(folder) / "calibrator.safetensors")
+            save(self.calibration, Path(folder) / "calibrator.safetensors", self.reference)
         if self.write_calibrated is not None:
             self.write_calibrated(Path(folder) / "calibrated.parquet")
         return write_atomically(Path(folder) / "report.html", build(self.record))
@@ -179,7 +180,8 @@ def results_of(
         "map": map_of(study, last),
         "recommended": recommend(study),
     }
-    return Results({**record, "verdict": verdict(record)}, calibration, write_calibrated)
+    reference = reference_of(study, methods, last)
+    return Results({**record, "verdict": verdict(record)}, calibration, write_calibrated, reference)
 
 
 def recommend(study: Study, folds: int = 5) -> dict[str, Any]:
@@ -253,7 +255,13 @@ def calibrate_files(
         "kind": table.kind.name,
         "notes": notes,
     }
-    return results_of(study, about, bins, last.calibration, partial(write_calibrated, table, last.log_probs))
+    return results_of(
+        study,
+        about,
+        bins,
+        last.calibration,
+        partial(write_calibrated, table, last.log_probs, drawn=split if table.split is None else None),
+    )
 
 
 def rehearse_all(study: Study, methods: dict[str, Any], last: str) -> dict[str, Any] | None:
@@ -267,10 +275,17 @@ def rehearse_all(study: Study, methods: dict[str, Any], last: str) -> dict[str, 
     return None if own is None else {"method": last, "sentence": rehearsal_sentence(methods[last]["title"], own)}
 
 
-def map_of(study: Study, last: str) -> dict[str, Any] | None:
-    """The probability map before and after the calibrator named last, first seed; None without edges."""
-    if study.graph.get("edge_index") is None:
-        return None
+def reference_of(study: Study, methods: dict[str, Any], last: str) -> dict[str, Any]:
+    """What predictions outside training look like now, and what was promised of them: travels with the calibrator."""
+    seen = ~study.graph.train_mask
+    found, own = reference_summary(study.log_probs(last)[0][seen]), methods[last]["decision"]
+    if own is not None and own["threshold"] is not None:
+        found["promise"] = {key: own[key] for key in ("threshold", "max_error", "certainty")}
+    return found
+
+
+def map_of(study: Study, last: str) -> dict[str, Any]:
+    """The probability map before and after the calibrator named last, first seed."""
     found = node_map(study.log_probs("none")[0], study.log_probs(last)[0], study.graph)
     return {"before": "none", "after": last, **found}
 

@@ -1,12 +1,17 @@
 """A model with its repair, to be shipped: the model's own forward signature, calibrated log-probabilities out.
 
-graph      read off the call: ``x`` and ``edge_index``, ``adj_t``, a `Data`, dicts of a heterogeneous graph; a calibration
-           that does not read the graph needs none
-training   nodes: those of the call's ``train_mask``; else of ``train_mask=``; else those that are recognised by their
-set        content (`graphcal.identity`), wherever they are. A node that is not known to be one, or next to one, is
-           treated as new. So what is said of a node does not depend on what else is in the graph.
-seeds      a model that returns only its first rows (``[:batch_size]``) has their neighbourhoods cut off: these nodes get
-           the plain form of the calibration, what is best said of a node of which only the logits are known
+*The graph* is read off the call: ``x`` and ``edge_index``, ``adj_t``, a `Data`, dicts of a heterogeneous graph. A calibration
+that does not read the graph needs none.
+
+*Training nodes* are those of the call's ``train_mask``; else of ``train_mask=``; else those that are recognised by their
+content (`graphcal.identity`), wherever they stand. A node that is not known to be one, or next to one, is treated as new. So
+what is said of a node does not depend on what else is in the graph.
+
+*Cut neighbourhoods*: a sampled batch (`graphcal.context_tables`), or a model that returns its first rows only, does not show
+what a calibration reads off the graph. Rows of ``context``, a table made once on the whole graph by
+``calibration.context(out)``, stand in, looked up by ``n_id``, which the batch carries or the call names (``n_id=``). Without
+them, and for nodes newer than the table, such nodes get the plain form of the calibration: what is best said of a node of
+which only the logits are known.
 """
 
 from __future__ import annotations
@@ -14,22 +19,24 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphcal.checks import as_float, check_mask
+from graphcal.checks import as_float, check_mask, normalisation_of
 from graphcal.context_tables import is_sampled, rows_of
-from graphcal.core import Calibration, ModelHandle, Outputs
+from graphcal.core import Calibration, Outputs
+from graphcal.exporting import Exportable
 from graphcal.identity import node_keys
 from graphcal.observation import Pick, observe
-from graphcal.observation.calls import Call, evaluating, picked, signature_of, unwrapped
+from graphcal.observation.calls import Call, evaluating, picked, signature_of, unwrapped, weighted_call
 from graphcal.observation.endings import logits_of
 from graphcal.observation.graph_views import graph_of_call
 from graphcal.observation.seen_models import SeenModel, two_columns
-from graphcal.observation.watching import watched
+from graphcal.observation.watching import WatchedPass, watched
 
 
 class CalibratedModel(nn.Module):
@@ -37,8 +44,8 @@ class CalibratedModel(nn.Module):
 
     It is in evaluation mode, and runs the model in it, until ``train()`` is called on it. ``train_mask`` says which nodes of
     the graph that is served are training nodes. ``pick`` names the logits among several tensors, ``node_type`` the nodes of a
-    heterogeneous graph, as in `observe`; ``context=calibrate.context(out)`` serves sampled batches, which carry ``n_id`` (or are
-    called with ``n_id=``); ``as_graph(*args, **kwargs) -> Data`` serves calls in which no edges are found.
+    heterogeneous graph, as in `observe`; ``as_graph(*args, **kwargs) -> Data`` serves calls in which no edges are found,
+    ``context`` sampled batches.
 
     >>> import graphcal as gc
     >>> data = gc.synthetic(500, seed=0)
@@ -48,7 +55,7 @@ class CalibratedModel(nn.Module):
     torch.Size([500, 5])
     """
 
-    context: Tensor | None  # (N, K) of the whole graph
+    SETTINGS: ClassVar[tuple[str, ...]] = ("pick", "node_type")
 
     def __init__(
         self,
@@ -64,10 +71,16 @@ class CalibratedModel(nn.Module):
         super().__init__()
         self.model = model
         self.calibration = calibration
-        self.register_buffer("context", context)
+        self.register_buffer("_context", context, persistent=False)
         self._train_mask = train_mask
         self._pick, self._node_type, self._as_graph = pick, node_type, as_graph
         self.eval()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What of its arguments goes into a saved file."""
+        given = {"pick": self._pick, "node_type": self._node_type}
+        return {name: value for name, value in given.items() if isinstance(value, str | int)}
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         n_id = kwargs.pop("n_id", None) if "n_id" not in signature_of(self.model) else None
@@ -80,39 +93,44 @@ class CalibratedModel(nn.Module):
         graph = self._graph(call)
         if n_id is not None:
             graph.n_id = n_id
-        if is_sampled(graph, self.calibration.fitted_on):
-            return self._of_a_batch(logits, graph.get("n_id"))
-        if graph.num_nodes is not None and len(logits) < int(graph.num_nodes):
-            return self._plain(logits)
+        if is_sampled(graph, self.calibration.fitted_on) or has_fewer_rows(logits, graph):
+            return self._without_neighbourhoods(logits, graph)
         graph.num_nodes = len(logits)
         self._recall_training_nodes(graph)
         with nullcontext() if self._by_context else torch.no_grad():
             log_probs: Tensor = self.calibration(self._outputs(logits, graph, model, call))
         return log_probs
 
-    def exportable(self) -> nn.Module:
+    def exportable(self) -> Exportable:
         """For ``torch.export`` and ONNX: tensors in, tensors out, no checks (`graphcal.exporting.Exportable`)."""
-        from graphcal.exporting import Exportable
-
-        return Exportable(self)
+        return Exportable(unwrapped(self.model), self.calibration, self._pick)
 
     @property
     def _by_context(self) -> bool:
         return type(self.calibration).from_context is not Calibration.from_context
 
-    def _logits(self, call: Call) -> tuple[Tensor, ModelHandle]:
+    def _logits(self, call: Call) -> tuple[Tensor, SeenModel]:
         """Logits (N, C), and the model to be run again for calibrations that do."""
+        inner = unwrapped(self.model)
+        name = type(inner).__name__
 
-        def run(edge_weight: Tensor | None) -> Tensor:
-            kwargs = {**call.kwargs} if edge_weight is None else {**call.kwargs, "edge_weight": edge_weight}
-            output = self.model(*call.args, **kwargs)
+        def run(edge_weight: Tensor | None, model: nn.Module = inner) -> Tensor:
+            given = call if edge_weight is None else weighted_call(call, edge_weight)
+            output = model(*given.args, **given.kwargs)
             if self._pick is None and isinstance(output, dict) and self._node_type in output:
                 output = output[self._node_type]
-            return as_float(picked(output, self._pick, type(unwrapped(self.model)).__name__))
+            return as_float(picked(output, self._pick, name))
 
+        if (
+            self.model is not inner
+        ):  # a compiled model is run as it is; its softmax, if it ends in one, is seen in the other
+            output = run(None, self.model)
+            logits, _ = logits_of(output, WatchedPass(), name)
+            if logits is output and normalisation_of(two_columns(logits)) is None:
+                return two_columns(logits), SeenModel(inner, run, WatchedPass(), None)
         output, watch = watched(lambda: run(None))
-        logits, ending = logits_of(output, watch, type(unwrapped(self.model)).__name__)
-        return two_columns(logits), SeenModel(self.model, run, watch, ending)
+        logits, ending = logits_of(output, watch, name)
+        return two_columns(logits), SeenModel(inner, run, watch, ending)
 
     def _graph(self, call: Call) -> Data:
         graph = self._as_graph(*call.args, **call.kwargs) if self._as_graph else None
@@ -139,48 +157,43 @@ class CalibratedModel(nn.Module):
             if found.any():
                 graph.train_mask = found
 
-    def _outputs(self, logits: Tensor, graph: Data, model: ModelHandle, call: Call) -> Outputs:
-        if not getattr(self.calibration, "reads_hidden", False):
-            return Outputs(logits, graph, model=model)
+    def _outputs(self, logits: Tensor, graph: Data, model: SeenModel, call: Call) -> Outputs:
+        if not self.calibration.reads_hidden:
+            return Outputs(logits, graph, model=replace(model, edge_index=graph.get("edge_index")))
         return observe(self.model, graph, call=lambda module, _: module(*call.args, **call.kwargs), pick=self._pick)
 
-    def _of_a_batch(self, logits: Tensor, n_id: Tensor | None) -> Tensor:
-        """By the table's rows of the batch's nodes; by the plain form where there is no table, or the nodes are not named."""
-        name = type(self.calibration).__name__
+    def _without_neighbourhoods(self, logits: Tensor, graph: Data) -> Tensor:
+        """With rows of the table, or of NaN, for what the calibration reads off the graph."""
+        self._check_classes(logits)
         if not self._by_context:
             raise ValueError(
-                f"this is a sampled batch, in which neighbours are missing, and {name} reads them all: serve whole graphs, or "
-                "choose a calibrator that says what it reads off the graph (Calibration.context): ts, scar, graph-scaling"
+                f"{type(self.calibration).__name__} needs the logits and the edges of the whole graph, but this is a sampled "
+                "batch, or the model returned fewer rows than there are nodes: call it on the whole graph, or choose a "
+                "calibrator that says what it reads off the graph (Calibration.context)"
             )
-        if self.context is None or n_id is None:
-            lacks = (
-                "CalibratedModel(..., context=calibrate.context(out)) of the whole graph"
-                if n_id is not None
-                else "n_id="
-            )
+        table, ids = self.get_buffer("_context") if self._context is not None else None, graph.get("n_id")
+        if table is None or ids is None:
+            lacks = "n_id=" if ids is None else "context=calibration.context(out) of the whole graph"
             warnings.warn(
-                f"a sampled batch, in which neighbours are missing, gets the plain form of {name}; all of it needs {lacks}",
+                f"neighbours are missing in this call: it gets the plain form of {type(self.calibration).__name__}. For all of "
+                f"it give CalibratedModel {lacks}",
                 stacklevel=3,
             )
-            return self._plain(logits)
-        self._check_classes(logits)
-        return self.calibration.from_context(logits, rows_of(self.context, n_id[: len(logits)]))
-
-    def _plain(self, logits: Tensor) -> Tensor:
-        """For nodes whose neighbourhood is not known: rows of NaN for what the calibration reads off the graph."""
-        self._check_classes(logits)
-        if not self._by_context:
-            raise ValueError(
-                f"the model returned {len(logits)} rows, fewer than its graph has nodes, and {type(self.calibration).__name__} "
-                "needs the logits of every node: let it return all rows, or choose a calibrator that says what it reads off "
-                "the graph (Calibration.context)"
-            )
-        alone = Data(edge_index=torch.empty(2, 0, dtype=torch.long, device=logits.device), num_nodes=len(logits))
-        context = self.calibration.context(Outputs(logits, alone))
-        return self.calibration.from_context(logits, torch.full_like(context, torch.nan))
+            alone = Data(edge_index=torch.empty(2, 0, dtype=torch.long, device=logits.device), num_nodes=len(logits))
+            context = self.calibration.context(Outputs(logits, alone))
+            return self.calibration.from_context(logits, torch.full_like(context, torch.nan))
+        return self.calibration.from_context(logits, rows_of(table, ids[: len(logits)]))
 
     def _check_classes(self, logits: Tensor) -> None:
         if self.calibration.num_classes not in (None, logits.shape[1]):
             raise ValueError(
                 f"this calibration was fitted on {self.calibration.num_classes} classes, the logits have {logits.shape[1]}"
             )
+
+
+def has_fewer_rows(logits: Tensor, graph: Data) -> bool:
+    """The model answered for some of its nodes only."""
+    if "num_nodes" in graph or graph.get("x") is not None:
+        return len(logits) < int(graph.num_nodes)
+    edges = graph.get("edge_index")
+    return edges is not None and edges.numel() > 0 and len(logits) <= int(edges.max())

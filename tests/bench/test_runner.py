@@ -10,8 +10,10 @@ import torch
 from small_preset import small
 from torch_geometric.data import Data
 
+from conftest import random_graph
 from graphcal.bench import models, runner
 from graphcal.bench.engines import Serial
+from graphcal.bench.runner import with_fitting_nodes
 from graphcal.bench.session import Session, status
 from graphcal.bench.spec import jobs_of
 from graphcal.core import Outputs
@@ -171,3 +173,17 @@ def test_a_cached_model_is_the_trained_one(tmp_path: Path) -> None:
     noisy = out.model.logits(dropout=torch.Generator().manual_seed(0))
     assert not torch.allclose(noisy, out.logits, atol=1e-2)
     assert torch.equal(noisy, out.model.logits(dropout=torch.Generator().manual_seed(0)))
+
+
+def test_fewer_labels_are_the_first_of_more_and_none_is_measured():
+    graph = random_graph(nodes=300, train=40, val=60)
+    few, many = (with_fitting_nodes(graph, count, seed=3) for count in (20, 100))
+    assert int(few.val_mask.sum()) == 20
+    assert not (few.val_mask & ~many.val_mask).any()
+    assert (few.val_mask <= graph.val_mask).all()
+    for one in (few, many):
+        assert not (one.val_mask & (one.test_mask | one.train_mask)).any()
+        assert int(one.test_mask.sum()) == 260 - int(one.val_mask.sum())
+    assert int(graph.val_mask.sum()) == 60  # the graph itself is as it was
+    with pytest.raises(ValueError, match="fit_labels=250: only 60 validation and 200 test nodes"):
+        with_fitting_nodes(graph, 250, seed=3)

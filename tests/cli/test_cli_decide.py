@@ -108,6 +108,21 @@ def test_a_table_with_all_labels_draws_its_certification_rows(tmp_path):
     assert found["guarantee"] is True  # the draw was ours, and nothing else is decided
 
 
+def test_the_folder_of_a_run_is_read_by_its_calibrated_predictions(tmp_path):
+    """Raw scores stand beside the calibrated ones, and rows that were fitted on say so."""
+    folder = tmp_path / "report"
+    folder.mkdir()
+    (folder / "results.json").write_text("{}")
+    raw = np.full(3000, 0.5)
+    part = np.array(["val"] * 1000 + ["test"] * 2000)
+    columns = {"prob_0": raw, "prob_1": raw, "split": part}
+    p, _ = predictions(folder / "calibrated.parquet", 3000, 3000, ("calibrated_prob_0", "calibrated_prob_1"), **columns)
+    code, text = graphcal(folder, "--certify", "0.5", "--json", "-o", tmp_path / "d.parquet")
+    assert code == 0, text
+    assert json.loads(text)["labels"] == 1000
+    assert pq.read_table(tmp_path / "d.parquet")["confidence"].to_numpy() == pytest.approx(p, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("labelled", "options", "code", "message"),
     [

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from graphcal.datasets import load
 from graphcal.datasets.arrays import GraphArrays
 from graphcal.datasets.protocols import draw
+from graphcal.datasets.sources import find
 from graphcal.datasets.splits import Request, stratified
 
 
@@ -155,3 +156,15 @@ def test_stratified_has_every_class_in_training() -> None:
     assert set(labels[split.train]) == {0, 1, 2, 3}
     everyone = np.concatenate([split.train, split.val, split.test])
     assert np.array_equal(np.sort(everyone), np.flatnonzero(labels >= 0))
+
+
+def test_natural_labels_come_with_the_shares_of_the_graph():
+    graph, _ = find("citeseer")
+    split = draw("natural", graph, Request("citeseer", 20, split=3))
+    assert len(split.train) == 120
+    assert len(split.val) == 500
+    assert len(np.unique(np.concatenate([split.train, split.val, split.test]))) == int(graph.labelled.sum())
+    counts = np.bincount(graph.labels[split.train], minlength=6)
+    assert counts.min() < counts.max()  # not class by class
+    again = draw("natural", graph, Request("citeseer", 20, split=4))
+    assert not np.array_equal(split.train, again.train)

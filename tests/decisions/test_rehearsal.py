@@ -27,6 +27,19 @@ def test_half_of_the_nodes_at_most_500_certify_and_the_rest_is_decided():
     assert f"{found['errors']:,} are in fact wrong" in said
 
 
+def test_where_nothing_is_decided_the_target_that_would_do_is_named():
+    g = torch.Generator().manual_seed(0)
+    conf = 0.8 + 0.05 * torch.rand(2000, generator=g, dtype=torch.double)
+    y = (torch.rand(2000, generator=g, dtype=torch.double) > conf).long()
+    found = rehearse(torch.stack([conf, 1 - conf], 1).log(), y, torch.ones(2000, dtype=torch.bool))
+    assert found["approved"] == 0
+    said = rehearsal_sentence("TS", found)
+    target = next(t for t, n in zip(found["curve"]["targets"], found["curve"]["decided"]) if n)
+    assert 0.1 < target < 0.3
+    assert f"a target of at most {100 * target:g} % errors would decide" in said
+    assert "guarantee" not in said
+
+
 def test_too_few_nodes_rehearse_nothing():
     log_probs, y = honest(100)
     assert rehearse(log_probs, y, torch.ones(100, dtype=torch.bool)) is None

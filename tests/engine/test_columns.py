@@ -89,6 +89,6 @@ def test_selected_columns_are_those_columns(structured):
 
 def test_a_column_of_nothing_is_left_out(structured):
     rows = [structured.rows[0] * torch.tensor([1.0, 0.0]), structured.rows[1]]
-    unit, size, alive = StructuredColumns(structured.fields, rows, structured.own).unit(1e-12)
+    unit, _, alive = StructuredColumns(structured.fields, rows, structured.own).unit(1e-12)
     assert alive.tolist() == [True, False] + [True] * 10
     assert unit.apply(torch.eye(12, dtype=torch.double)[1]).abs().max() == 0

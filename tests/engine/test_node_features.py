@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch_geometric.data import Data
 
 from conftest import random_graph
-from graphcal.engine.node_features import node_features
+from graphcal.engine.node_features import log_opinion, node_features, walk_means, walk_sums
 from graphcal.graphs import structure
 from small_outputs import linear_outputs, neighbours
 
@@ -46,3 +47,31 @@ def test_an_isolated_node_is_its_own_neighbourhood(out):
     agree, agree_2hop, log_degree, support, conf_gap = node_features(out)[0, 1:6].tolist()
     assert (agree, agree_2hop, log_degree, conf_gap) == (1.0, 1.0, 0.0, 0.0)
     assert support == pytest.approx(float(out.logits[0].softmax(-1).max()))
+
+
+def test_walks_of_length_two_do_not_come_back():
+    """A triangle 0, 1, 2 with a tail 2 - 3: from 3 the walks lead to 0 and 1, never to 3 itself."""
+    edges = torch.tensor([[0, 1, 0, 2, 1, 2, 2, 3], [1, 0, 2, 0, 2, 1, 3, 2]])
+    graph = structure(Data(edge_index=edges, num_nodes=4))
+    values = torch.tensor([[1.0], [10.0], [100.0], [1000.0]], dtype=torch.double)
+    one, two = walk_sums(graph, values)
+    assert one.flatten().tolist() == [110, 101, 1011, 100]
+    assert two.flatten().tolist() == [100 + 10 + 1000, 100 + 1 + 1000, 10 + 1, 1 + 10]
+    mean_one, mean_two = walk_means(graph, values)
+    assert mean_one[3].item() == 100
+    assert mean_two[3].item() == 5.5
+
+
+def test_an_opinion_of_nobody_points_nowhere():
+    probs = torch.tensor([[0.5, 0.25, 0.25], [0.0, 0.0, 0.0]])
+    found = log_opinion(probs)
+    assert found[1].tolist() == [0, 0, 0]
+    assert found.sum(-1).abs().max() < 1e-6
+    assert float(found[0, 0] - found[0, 1]) == pytest.approx(0.6931, abs=1e-4)
+
+
+def test_a_one_way_edge_does_not_come_back():
+    graph = structure(Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3))
+    assert graph.returning.tolist() == [0, 0, 0]
+    _, two = walk_sums(graph, torch.eye(3, dtype=torch.double))
+    assert two[0].tolist() == [0, 0, 1]

@@ -28,7 +28,9 @@ def test_a_tie_counts_one_half() -> None:
 def test_the_mean_of_reliabilities_is_a_mean() -> None:
     generator = torch.Generator().manual_seed(0)
     parts = [
-        reliability(torch.randn(50, 3, generator=generator).log_softmax(-1), torch.randint(3, (50,), generator=generator))
+        reliability(
+            torch.randn(50, 3, generator=generator).log_softmax(-1), torch.randint(3, (50,), generator=generator)
+        )
         for _ in range(4)
     ]
     mean = mean_reliability(parts)
@@ -37,7 +39,7 @@ def test_the_mean_of_reliabilities_is_a_mean() -> None:
 
 
 def test_the_width_of_the_kernel_of_kde_ece() -> None:
-    """sd(c) (2N)^(-1/5): all nodes in two cells, none of them right, so the error is the smoothed mean of c over its own width."""
+    """sd(c) (2N)^(-1/5), with all nodes in two cells and those of the first right."""
     count = np.zeros(CELLS)
     places = [1600, 2400]
     count[places] = 50.0

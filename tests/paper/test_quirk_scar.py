@@ -70,3 +70,25 @@ def test_the_official_gat_code_mixes_before_attention():
     assert not torch.allclose(moved, after, atol=1e-3)  # so it is not Eq. 10
     with pytest.raises(ValueError, match="needs the outputs of graphcal.train"):
         SCARofGATCode(0.2, 0.4).fit(out, graph.val_mask)(replace(out, model=None))
+
+
+def test_the_ridge_of_per_hop_weights_is_worth_thirty_nodes(monkeypatch):
+    """Its strength in units of one node's curvature is 30 / n: the more nodes, the weaker."""
+    from graphcal.methods.scar import ScarObjective
+    from graphcal.paper.quirks.scar_per_hop import SCARPerHop
+    from small_outputs import model_outputs
+
+    out, seen = model_outputs(sharpness=0.3), []
+    minimise = ScarObjective.minimise
+
+    def watched(self, columns, given=0.0, ridge=0.0, start=None):
+        found = minimise(self, columns, given, ridge, start)
+        seen.append((self, found[0], ridge))
+        return found
+
+    monkeypatch.setattr(ScarObjective, "minimise", watched)
+    SCARPerHop().fit(out, on=out.graph.val_mask)
+    (objective, pooled, _), (_, _, ridge) = seen
+    p = (objective.z + pooled * objective.direction).softmax(-1)
+    spread = (p * (objective.direction - (p * objective.direction).sum(-1, keepdim=True)).square()).sum(-1).mean()
+    assert ridge.tolist() == pytest.approx([30 * float(spread) / len(p)] * 4, rel=1e-6)

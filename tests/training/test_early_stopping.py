@@ -68,6 +68,14 @@ def test_the_rules(monitor, best, epochs):
     assert history.epochs == epochs
 
 
+def test_gats_rule_keeps_a_state_only_if_neither_is_worse():
+    state, history = followed("both", 3, [0.5, 0.4, 0.6], [0.6, 0.5, 0.7])
+    assert state == 0, (
+        "a lower loss with fewer right, then more right with a higher loss: progress, but nothing to keep"
+    )
+    assert history.epochs == 3
+
+
 def test_a_loss_that_is_no_number_is_never_the_best():
     _, history = followed("loss", None, [float("nan")] * 3, [0.0] * 3)
     assert (history.best_epoch, history.epochs) == (-1, 3)

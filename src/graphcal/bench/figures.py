@@ -163,6 +163,7 @@ def _sweep(table: Table) -> Figure | None:
             graphs.setdefault(_name(table, row, [x]), []).append(row)
     if not graphs:
         return None
+    graphs = {name: sorted(rows, key=lambda row: float(row.place[x])) for name, rows in graphs.items()}
     across = [(name, rows, metric) for name, rows in graphs.items() for metric in metrics]
     figure = Figure(figsize=(2.75 * len(across) + 0.3, 2.6), layout="constrained")
     axes = figure.subplots(1, len(across), squeeze=False, sharey=len(metrics) == 1)[0]

@@ -31,7 +31,7 @@ def summary_blocks(table: Table) -> list[Block]:
         return []
     by = asked.get("by", "")
     values = list(dict.fromkeys(row.place[by] for row in table.rows)) if by else []
-    sections = [("Over all graphs", table.rows)]
+    sections: list[tuple[str, Sequence[Row]]] = [("Over all graphs", table.rows)]
     if len(values) > 1:
         sections += [(f"{by} {value}", [row for row in table.rows if row.place[by] == value]) for value in values]
     blocks: list[Block] = []
@@ -39,9 +39,9 @@ def summary_blocks(table: Table) -> list[Block]:
         blocks += [Heading(2, title), _means(table, rows), *_compared(table, rows)]
     own = table.preset.title_of(table.preset.own)
     text = (
-        f"Means: over the graphs that a method has, percent where a metric is a share. Below each: {own} minus the method, mean over "
-        "graphs on the runs both have; graphs in which it is better / worse; p of the exact sign-change test over graphs, Holm over "
-        f"the methods; ✓ better, ✗ worse at {LEVEL:.0%}."
+        "Means: over the graphs that a method has, percent where a metric is a share. Below each: "
+        f"{own} minus the method, mean over graphs on the runs both have; graphs in which it is better / worse; "
+        f"p of the exact sign-change test over graphs, Holm over the methods; ✓ better, ✗ worse at {LEVEL:.0%}."
     )
     return [*blocks, paragraph(text)]
 
@@ -68,8 +68,10 @@ def _compared(table: Table, rows: Sequence[Row]) -> list[Block]:
     found: dict[str, dict[str, dict[str, float]]] = {m: {} for m in rivals}  # rival -> metric -> graph -> difference
     for m in rivals:
         for metric in asked["tested"]:
-            gaps = _by_graph(rows, lambda row, m=m, metric=metric: _gap(row.entries.get(own), row.entries.get(m), metric))
-            found[m][metric] = {graph: values[0] for graph, values in gaps.items()}
+            by_graph = _by_graph(
+                rows, lambda row, m=m, metric=metric: _gap(row.entries.get(own), row.entries.get(m), metric)
+            )
+            found[m][metric] = {graph: values[0] for graph, values in by_graph.items()}
     rivals = [m for m in rivals if found[m][asked["tested"][0]]]
     if not rivals:
         return []
@@ -92,7 +94,13 @@ def _compared(table: Table, rows: Sequence[Row]) -> list[Block]:
                 [[number(fmean(g.values()), metric, "+"), _counts(g, metric)] if g else ["", ""] for g in inside]
             )
     body = [
-        cells([table.preset.title_of(m), str(len(found[m][asked["tested"][0]])), *(w for column in columns for w in column[k])])
+        cells(
+            [
+                table.preset.title_of(m),
+                str(len(found[m][asked["tested"][0]])),
+                *(w for column in columns for w in column[k]),
+            ]
+        )
         for k, m in enumerate(rivals)
     ]
     return [Grid(header, body)]

@@ -72,7 +72,9 @@ def with_fitting_nodes(graph: Data, count: int, seed: int) -> Data:
         order.append(nodes[torch.randperm(len(nodes), generator=generator)])
     chosen = torch.cat(order)[:count]
     if len(chosen) < count or count > len(order[0]) + len(order[1]) // 2:
-        raise ValueError(f"fit_labels={count}: only {len(order[0])} validation and {len(order[1])} test nodes are there")
+        raise ValueError(
+            f"fit_labels={count}: only {len(order[0])} validation and {len(order[1])} test nodes are there"
+        )
     other = copy.copy(graph)
     other.val_mask = torch.zeros_like(graph.val_mask)
     other.val_mask[chosen] = True

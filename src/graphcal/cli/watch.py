@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from graphcal.decisions.watching import Watch
+    from graphcal.decisions.watching import Validity
 
 EXIT = {"still valid": 0, "expired": 1, "drifting": 3}
 
@@ -66,7 +66,7 @@ def watch(
     raise typer.Exit(EXIT[found.status])
 
 
-def _show(found: Watch) -> None:
+def _show(found: Validity) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -40,8 +40,15 @@ def rehearse(
 
 
 def rehearsal_sentence(method: str, record: dict[str, Any]) -> str:
-    """The decision with how it came about."""
-    return (
-        f"With {method}, first seed: {record['sentence']} They are {record['labels']:,} of the test nodes, drawn with seed "
-        f"{record['seed']}; of the {record['approved']:,} decided nodes {record['errors']:,} are in fact wrong."
+    """The decision with how it came about, and how it turned out; where nothing is decided, the target that would do."""
+    text = (
+        f"With {method}, first seed: {record['sentence']} {record['labels']:,} of the test nodes, drawn with seed "
+        f"{record['seed']}, certify"
     )
+    if record["approved"]:
+        return f"{text}; of the {record['approved']:,} decided nodes {record['errors']:,} are in fact wrong."
+    pairs = zip(record["curve"]["targets"], record["curve"]["decided"])
+    larger = next(((target, nodes) for target, nodes in pairs if nodes and target > record["max_error"]), None)
+    if larger is None:
+        return f"{text}."
+    return f"{text}; a target of at most {100 * larger[0]:g} % errors would decide {larger[1]:,} nodes."

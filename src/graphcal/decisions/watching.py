@@ -63,7 +63,7 @@ class Risk:
 
 
 @dataclass(frozen=True)
-class Watch:
+class Validity:
     """What was seen, and the line."""
 
     windows: tuple[Window, ...]
@@ -125,7 +125,7 @@ def watch(
     graph: Data | None = None,
     promise: Mapping[str, float] | None = None,
     alpha: float = 0.05,
-) -> Watch:
+) -> Validity:
     """Compare predictions (N, C) as served, calibrated, with the ``reference`` of fitting time.
 
     ``time`` (N,) cuts windows: by its values where they are few, else into equal parts. ``y`` (N,) holds labels where they have
@@ -147,7 +147,7 @@ def watch(
     found = tuple(measure_window(name, rows, reference, log_probs, y, graph, level) for name, rows in cuts)
     promise = reference.get("promise") if promise is None else promise
     order = np.arange(len(log_probs)) if time is None else np.argsort(np.asarray(time), kind="stable")
-    return Watch(found, None if promise is None else check_risk(promise, log_probs, y, order, alpha), alpha)
+    return Validity(found, None if promise is None else check_risk(promise, log_probs, y, order, alpha), alpha)
 
 
 def windows_of(time: Sequence[Any] | Array | None, nodes: int) -> list[tuple[str, Array]]:

@@ -109,9 +109,9 @@ class StructuredColumns:
         """Where the parameters of each field stand, and those of the own terms, class by class."""
         widths = [*(r.shape[1] for r in self.rows), self.own.shape[1] * self.own.shape[2]]
         ends = [0, *itertools.accumulate(widths)]
-        return [slice(a, b) for a, b in zip(ends, ends[1:])]
+        return [slice(a, b) for a, b in itertools.pairwise(ends)]
 
-    def part(self, nodes: slice) -> StructuredColumns:
+    def part(self, nodes: slice | Tensor) -> StructuredColumns:
         return StructuredColumns([f[nodes] for f in self.fields], [r[nodes] for r in self.rows], self.own[nodes])
 
     def select(self, keep: Tensor) -> StructuredColumns:

@@ -149,7 +149,7 @@ def raw_facts(z: Tensor, context: Tensor) -> Tensor:
 
     What a node without neighbours lacks is NaN.
     """
-    length = z.norm(dim=-1, keepdim=True)
+    length: Tensor = z.norm(dim=-1, keepdim=True)
     if context.shape[1] == 0:
         return length
     facts = context[:, :GRAPH_FACTS]

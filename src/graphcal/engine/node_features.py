@@ -58,9 +58,8 @@ def walk_means(graph: Structure, values: Tensor) -> tuple[Tensor, Tensor]:
 
 def walk_sums(graph: Structure, values: Tensor) -> tuple[Tensor, Tensor]:
     """Sums of values (N, D) over the neighbours and over walks of length two that do not return to the node."""
-    adjacency = graph.neighbours.to(values.dtype)
-    one = adjacency @ values
-    return one, adjacency @ one - graph.returning[:, None].to(values) * values
+    one = graph.neighbour_sum(values)
+    return one, graph.neighbour_sum(one) - graph.returning[:, None].to(values) * values
 
 
 def log_opinion(probs: Tensor) -> Tensor:

@@ -52,7 +52,7 @@ def pooled(log_probs: Tensor, pred: Tensor) -> Tensor:
 
 
 def leading(log_probs: Tensor, pred: Tensor) -> Tensor:
-    """The same log-probabilities (n, C), where ``pred`` wins its ties: its entry is one unit in the last place above all others."""
+    """The same log-probabilities (n, C), where ``pred`` wins its ties: by one unit in the last place."""
     own = log_probs.gather(1, pred[:, None])
     top = log_probs.scatter(1, pred[:, None], -torch.inf).amax(1, keepdim=True)
     above = torch.nextafter(top, torch.full_like(top, torch.inf))

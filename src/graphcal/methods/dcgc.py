@@ -104,7 +104,9 @@ def recipe_of(calibrator: str | Recipe) -> Recipe:
 def edge_inputs(out: Outputs, mean: Tensor, std: Tensor, alpha: float, beta: float) -> tuple[Tensor, Tensor]:
     """[z_u; z_v] of every edge, standardised (E, 2C), and 1 / (||q_u - q_v|| + alpha) (E,)."""
     if out.graph.get("edge_index") is None:
-        raise ValueError("DCGC weighs the edges, but the graph has no edge_index: give one, or choose another calibrator")
+        raise ValueError(
+            "DCGC weighs the edges, but the graph has no edge_index: give one, or choose another calibrator"
+        )
     source, target = out.graph.edge_index
     q = (beta * out.logits.softmax(-1)).softmax(-1)
     closeness = 1 / ((q[source] - q[target]).norm(dim=-1) + alpha)

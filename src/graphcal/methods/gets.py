@@ -130,7 +130,9 @@ def features_of(out: Outputs) -> Tensor:
     x: Tensor = out.graph.x
     values = x.values() if x.layout == torch.sparse_csr else x
     if not torch.isfinite(values).all():
-        raise ValueError("GETS reads the features x, but some of them are not finite: mend them, or choose another calibrator")
+        raise ValueError(
+            "GETS reads the features x, but some of them are not finite: mend them, or choose another calibrator"
+        )
     return x
 
 

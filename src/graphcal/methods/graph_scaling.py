@@ -13,7 +13,7 @@ probabilities are mixed with the weights that explain the labels best when every
 prior of a few observations for each member and some more for TS where there are few labels. So with little data it is near TS.
 A mixture of calibrated members is less sure than it should be; one exponent, fitted the same way, makes up for that.
 
-*Fallback.* Stack -> SCAR with a temperature -> TS -> the model itself: the first whose leave-one-out NLL is below that of the ones
+*Fallback.* Stack -> SCAR with a temperature -> TS -> the model itself: the first whose leave-one-out NLL is below that of all
 after it. ``note`` says which, and what the fit found.
 
 *Knowing the training set* is one fact (is the node next to it?). Both forms are fitted, with and without; the second serves
@@ -22,8 +22,8 @@ fitted nodes were like it.
 
 *Keeping predictions* (``predictions="keep"``): a distribution whose largest entry is another class is replaced by the nearest one
 that keeps the prediction (`graphcal.engine.stacking.pooled`). Such nodes are *held*: the fit does not believe their prediction.
-The matrix and the largest member are then left out of the stack: most of what they know is which other class it is, and no
-distribution with the old class on top can say that.
+Members with class terms are then left out of the stack: most of what they know is which other class it is, and no distribution
+with the old class on top can say that; with them NLL is lower and ECE higher.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitted_on, training_set_of
+from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes, training_set_of
 from graphcal.engine.graph_columns import FactUnits, Layout, centred, raw_facts, read_context
 from graphcal.engine.node_order import fitting_order
 from graphcal.engine.stacking import leading, mixture, pooled
@@ -99,6 +99,7 @@ class GraphScaling:
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> GraphScaled:
         """Ridges, members and their weights of least leave-one-out NLL on the nodes ``on``; ``stop`` is not used."""
+        on = fitting_nodes(out, on)
         nodes = fitting_order(out, on)
         z, y = centred(out.logits), out.graph.y[nodes]
         graph = out.graph.get("edge_index") is not None
@@ -153,7 +154,7 @@ class GraphScaled(Calibration):
     high: Tensor
     gram: Tensor  # (C, C), or (0, 0) where the final layer is not known
     bias: Tensor  # (C,)
-    train_keys: Tensor  # of the training nodes
+    train_keys: Tensor  # of the training nodes (graphcal.identity)
     label_nodes: Tensor  # labelled nodes that neighbours are counted among, and their labels; empty otherwise
     label_values: Tensor
     graph: bool  # the edges were known

@@ -171,6 +171,8 @@ def temperatures(own: Tensor, others: Tensor, row: Tensor, col: Tensor, attentio
 class SimilarityTemperature(Calibration):
     """What `SimCalib` fits."""
 
+    reads_hidden: ClassVar[bool] = True
+
     theta: Tensor  # (F,)
     w1: Tensor  # (F, 16)
     b1: Tensor  # (16,)

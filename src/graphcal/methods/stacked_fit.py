@@ -48,7 +48,7 @@ MEMBERS: dict[str, tuple[str, ...]] = {
     "all": ("scale", "pull", "facts", "pull facts", "bias", "matrix", "neighbours", "neighbours facts", "labels"),
 }
 STACKED = ("ts", "facts", "bias", "neighbours", "matrix", "all")
-STACKED_TO_KEEP = ("ts", "facts", "bias", "neighbours")  # predictions
+STACKED_TO_KEEP = ("ts", "facts", "neighbours")  # predictions
 CHAIN = {
     "scar": "SCAR with a temperature",
     "ts": "temperature scaling",
@@ -168,7 +168,7 @@ class Problem:
         start = self.z.new_zeros(len(names))
         start[0] = self.scale
         if "pull" in names:
-            terms = torch.stack(self.columns.fields[:2], -1)  # z, t
+            terms = torch.stack(list(self.columns.fields[:2]), -1)  # z, t
             constants = [0, names.index("pull")]
             start[constants] = fit_linear(
                 torch.zeros_like(self.z), terms, self.target, start=start[constants], precision=1e-8
@@ -201,8 +201,9 @@ class Problem:
         unseen = torch.stack([members[name].unseen for name in names])  # (M, n, C)
         label = unseen[stacked].gather(2, self.y[None, :, None].expand(len(prior), -1, 1)).squeeze(2)
         weights[stacked] = stack_weights(label.T.contiguous(), prior)
-        sharpness = self._sharpness(mixture(unseen, weights))
-        free = (sharpness * mixture(unseen, weights)).log_softmax(-1)
+        mixed = mixture(unseen, weights)
+        sharpness = torch.ones_like(weights[0]) if keep else self._sharpness(mixed)
+        free = (sharpness * mixed).log_softmax(-1)
         pred = self.z.argmax(-1)
         said = pooled(free, pred) if keep else free
         found = {"stack": self.nll(said), **{name: self.nll(members[name].unseen) for name in CHAIN}}

@@ -78,7 +78,7 @@ def normal_noise(d: Tensor, second_moment: Tensor, nodes: int, draws: int, gener
 def drawn_normal(covariance: Tensor, draws: int, generator: torch.Generator) -> Tensor:
     """(draws, cells) normal; cells without variance stay 0, and equal cells equal: rounding is not taken for variance."""
     values, vectors = torch.linalg.eigh(covariance)
-    root = vectors * torch.where(values > 1e-12 * values[-1], values, 0.0).clamp(min=0).sqrt()
+    root: Tensor = vectors * torch.where(values > 1e-12 * values[-1], values, 0.0).clamp(min=0).sqrt()
     return torch.randn(draws, len(covariance), generator=generator, dtype=torch.float64) @ root.T
 
 

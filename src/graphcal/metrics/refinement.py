@@ -102,7 +102,8 @@ def fold_scales(log_probs: Tensor, y: Tensor, folds: int) -> Array:
             break
         at = new
     first, second = (values.sum() - values for values in (first, second))  # of the other folds
-    return np.clip(math.exp(at) - first / np.maximum(second, 1e-300), 0.01, 100)
+    found: Array = np.clip(math.exp(at) - first / np.maximum(second, 1e-300), 0.01, 100)
+    return found
 
 
 def losses_at(log_probs: Tensor, y: Tensor, scales: Array) -> tuple[float, float]:

@@ -152,11 +152,12 @@ class _Linears:
 
     def ending_in(self, logits: Tensor, final: nn.Module | None) -> Head | None:
         for layer, (given, output) in self.calls.items():
+            if final not in (None, layer) or not isinstance(given, Tensor) or given.dim() != 2:
+                continue
             if isinstance(output, Tensor) and output.shape == logits.shape and torch.equal(output, logits):
-                if final in (None, layer) and isinstance(given, Tensor) and given.dim() == 2:
-                    known = FinalLayer.from_weight(layer.weight, layer.bias)  # type: ignore[arg-type]
-                    if close(given @ known.weight.T + known.bias, logits, logits):
-                        return Head(known, given.detach())
+                known = FinalLayer.from_weight(layer.weight, layer.bias)  # type: ignore[arg-type]
+                if close(given @ known.weight.T + known.bias, logits, logits):
+                    return Head(known, given.detach())
         return None
 
 

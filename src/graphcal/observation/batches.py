@@ -76,7 +76,9 @@ def by_batches(model: nn.Module, loader: Iterable[Data], data: Any, see: See, ru
     """``see`` and ``run`` as in `by_layers`; the graph is the loader's own unless ``data`` is given."""
     graph = getattr(loader, "data", None) if data is None else data
     if isinstance(graph, HeteroData):
-        raise ValueError("loader= is for a graph with one kind of nodes, a Data; got HeteroData: observe it in one pass")
+        raise ValueError(
+            "loader= is for a graph with one kind of nodes, a Data; got HeteroData: observe it in one pass"
+        )
     if not isinstance(graph, Data):
         raise ValueError(
             f"the loader {type(loader).__name__} does not hold its graph: give it too, observe(model, data, loader=loader)"

@@ -11,6 +11,7 @@ Labels and masks are never handed to a model.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -92,6 +93,23 @@ def call_of(model: nn.Module, data: Graph) -> Call:
     _warn_of_unused_weights(name_of, data, kwargs)
     positional = [name for name, p in parameters.items() if p.kind is p.POSITIONAL_ONLY]
     return Call(tuple(kwargs.pop(name) for name in positional), kwargs)
+
+
+def weighted_call(call: Call, edge_weight: Tensor) -> Call:
+    """The same call with weights on the edges, times those it has."""
+
+    def weighted(data: Data) -> Data:
+        own = data.get("edge_weight")
+        given = copy.copy(data)
+        given.edge_weight = edge_weight if own is None else own.to(edge_weight) * edge_weight
+        return given
+
+    if any(isinstance(value, Data) for value in (*call.args, *call.kwargs.values())):
+        args = tuple(weighted(value) if isinstance(value, Data) else value for value in call.args)
+        kwargs = {name: weighted(value) if isinstance(value, Data) else value for name, value in call.kwargs.items()}
+        return Call(args, kwargs)
+    own = call.kwargs.get("edge_weight")
+    return Call(call.args, {**call.kwargs, "edge_weight": edge_weight if own is None else own * edge_weight})
 
 
 def called(model: nn.Module, data: Graph) -> Any:

@@ -15,10 +15,10 @@ from graphcal.checks import normalisation_of
 from graphcal.core import FinalLayer
 from graphcal.observation.heads import Head
 from graphcal.observation.seen_models import two_columns
-from graphcal.observation.watching import LOG_SOFTMAX, SIGMOID, SOFTMAX, Watch
+from graphcal.observation.watching import LOG_SOFTMAX, SIGMOID, SOFTMAX, WatchedPass
 
 
-def logits_of(output: Tensor, watch: Watch, name: str) -> tuple[Tensor, int | None]:
+def logits_of(output: Tensor, watch: WatchedPass, name: str) -> tuple[Tensor, int | None]:
     """Logits (N, C), C = 1 for one logit, and the place of the closing softmax among the watched calls."""
     if output.dim() not in (1, 2) or not output.is_floating_point():
         raise ValueError(

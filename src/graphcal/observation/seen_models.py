@@ -14,7 +14,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from graphcal.observation.calls import evaluating
-from graphcal.observation.watching import Watch, watched
+from graphcal.observation.watching import WatchedPass, watched
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class SeenModel:
 
     model: nn.Module
     run: Callable[[Tensor | None], Tensor]
-    first: Watch
+    first: WatchedPass
     ending: int | None
     edge_index: Tensor | None = None
 
@@ -78,7 +78,7 @@ class SeenModel:
                 raise ValueError(f"{type(self.model).__name__} has no dropout: it says the same in training mode")
         return two_columns(drawn)
 
-    def _logits(self, replay: Watch | None = None, edge_weight: Tensor | None = None) -> Tensor:
+    def _logits(self, replay: WatchedPass | None = None, edge_weight: Tensor | None = None) -> Tensor:
         output, watch = watched(lambda: self.run(edge_weight), replay)
         return as_columns(output if self.ending is None else watch.inputs[self.ending])
 

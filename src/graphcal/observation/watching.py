@@ -20,10 +20,10 @@ GATES = (SOFTMAX, SIGMOID, EXP)
 ENDINGS = (LOG_SOFTMAX, SOFTMAX, SIGMOID)
 
 
-class Watch(TorchFunctionMode):
+class WatchedPass(TorchFunctionMode):
     """Keeps, in order, the inputs and outputs of softmax, log_softmax, sigmoid and exp; or replays the outputs of another."""
 
-    def __init__(self, replay: Watch | None = None, gates: bool = True) -> None:
+    def __init__(self, replay: WatchedPass | None = None, gates: bool = True) -> None:
         super().__init__()
         self._kept = (*GATES, *ENDINGS) if gates else ENDINGS
         self.kinds: list[str] = []
@@ -55,8 +55,10 @@ class Watch(TorchFunctionMode):
         return None
 
 
-def watched(run: Callable[[], Tensor], replay: Watch | None = None, gates: bool = True) -> tuple[Tensor, Watch]:
+def watched(
+    run: Callable[[], Tensor], replay: WatchedPass | None = None, gates: bool = True
+) -> tuple[Tensor, WatchedPass]:
     """What ``run`` returns, and what was seen; without ``gates``, of what a model can end in alone."""
-    with Watch(replay, gates) as watch:
+    with WatchedPass(replay, gates) as watch:
         output = run()
     return output, watch

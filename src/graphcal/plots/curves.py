@@ -28,7 +28,7 @@ Curve = tuple[Sequence[float], Sequence[float]]  # means and standard deviations
 
 
 def draw_curves(x: Sequence[float], curves: Mapping[str, Curve], ax: Axes, floor: Sequence[float] = ()) -> None:
-    """A line per name with bars of one standard deviation, its name at its right end; the floor as a dashed line."""
+    """A line per name with bars of one standard deviation, named at its right end where there are several; the floor dashed."""
     if len(floor):
         ax.plot(x, floor, "--", color=ink(ax), linewidth=0.9, alpha=0.6)
         above = any(
@@ -44,7 +44,8 @@ def draw_curves(x: Sequence[float], curves: Mapping[str, Curve], ax: Axes, floor
             elinewidth=0.7, capsize=1.8, capthick=0.7,
         )  # fmt: skip
         ends.append((name, float(mean[-1]), shown))
-    _label_ends(float(x[-1]), ends, ax)
+    if len(ends) > 1:
+        _label_ends(float(x[-1]), ends, ax)
 
 
 def _label_ends(x: float, ends: Sequence[tuple[str, float, str]], ax: Axes) -> None:

@@ -7,8 +7,8 @@
 `results` is the record of `graphcal run` (a dictionary, or a path to its results.json), or several of them.
 """
 
-from graphcal.reports.html import build
 from graphcal.reports.cards import model_card
+from graphcal.reports.html import build
 from graphcal.reports.results import ReportPage, combine, read_results, report
 from graphcal.reports.wording import advice, answers, verdict
 

@@ -41,7 +41,7 @@ def note_on(decision: dict[str, Any]) -> str:
             f"{decision['labels']:,} of the test nodes, drawn at random with seed {decision['seed']}, carry the promise; the "
             "others are decided."
         )
-    if decision.get("errors") is None:
+    if decision.get("errors") is None or not decision["approved"]:
         return text
     share = f"{100 * decision['max_error']:g} %"
     return f"{text} At {share}, {decision['errors']:,} of the {decision['approved']:,} decided nodes are in fact wrong."

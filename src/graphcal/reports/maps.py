@@ -69,7 +69,9 @@ def neighbour_table(edge_index: Array, nodes: Array, num_nodes: int) -> Array:
 
 def node_map(before: Tensor, after: Tensor, graph: Data, most: int = MOST_NODES) -> dict[str, Any]:
     """The map's record: sizes, and its columns packed."""
-    facts, classes = structure(graph), before.shape[1]
+    classes, edges = before.shape[1], graph.get("edge_index") is not None
+    hops = structure(graph).hops.numpy() if edges else np.full(len(before), -1)
+    degree = structure(graph).degree.numpy() if edges else np.zeros(len(before), np.int64)
     parts = np.zeros(len(before), np.int64)
     for number, name in enumerate(("train_mask", "val_mask", "test_mask"), start=1):
         if graph.get(name) is not None:
@@ -87,10 +89,11 @@ def node_map(before: Tensor, after: Tensor, graph: Data, most: int = MOST_NODES)
         "pred1": pred[nodes],
         "label": np.where(label < 0, NONE, label),
         "part": parts[nodes],
-        "hops": np.where(facts.hops.numpy() < 0, NONE, facts.hops.numpy())[nodes],
-        "degree": np.minimum(facts.degree.numpy(), NONE)[nodes],
+        "hops": np.where(hops < 0, NONE, hops)[nodes],
+        "degree": np.minimum(degree, NONE)[nodes],
     }
-    table = neighbour_table(facts.edge_index.numpy(), nodes, len(before))
+    pairs = structure(graph).edge_index.numpy() if edges else np.zeros((2, 0), np.int64)
+    table = neighbour_table(pairs, nodes, len(before))
     packed = [np.asarray(columns[k]).astype("<u4" if k in WIDE else "<u2").tobytes() for k in FIELDS]
     packed += [table[:, k].astype("<u2").tobytes() for k in range(NEIGHBOURS)]
     squeezed = zlib.compressobj(9, zlib.DEFLATED, -15)

@@ -157,14 +157,20 @@ def remember_classes(calibration: Calibration, classes: tuple[str, ...]) -> None
     calibration.fitted_on["table"] = {"kind": "logits", "digits": None, "classes": list(classes)}
 
 
-def write_calibrated(table: PredictionTable, log_probs: Tensor, path: Path) -> Path:
-    """The rows of a table as they came, in their order, with calibrated columns added."""
+def write_calibrated(table: PredictionTable, log_probs: Tensor, path: Path, drawn: RowSplit | None = None) -> Path:
+    """The rows of a table as they came, in their order, with calibrated columns added, and with a split that was drawn.
+
+    The split travels along because rows that were fitted on must not certify a decision later (`graphcal decide`).
+    """
     probs = np.ascontiguousarray(log_probs.exp().float().numpy().T)  # (C, N)
     pred = log_probs.argmax(-1).numpy().astype(np.int16)
-    return write_table(path, _with_calibrated(table, probs, pred))
+    words = None if drawn is None else np.select([drawn.train, drawn.val, drawn.test], ["train", "val", "test"], "")
+    return write_table(path, _with_calibrated(table, probs, pred, words))
 
 
-def _with_calibrated(table: PredictionTable, probs: np.ndarray, pred: np.ndarray) -> Iterator[pa.Table]:
+def _with_calibrated(
+    table: PredictionTable, probs: np.ndarray, pred: np.ndarray, words: np.ndarray | None
+) -> Iterator[pa.Table]:
     tables, first = [table.source.read(shard) for shard in table.source.shards], 0
     if table.layout.form == "long":  # the rows of an id may lie in several shards
         tables = [pa.concat_tables(tables, promote_options="permissive")]
@@ -172,6 +178,8 @@ def _with_calibrated(table: PredictionTable, probs: np.ndarray, pred: np.ndarray
     for one in tables:
         rows = slice(None) if table.layout.form == "long" else slice(first, first + one.num_rows)
         added = calibrated_columns(one, table.layout, table.classes, probs[:, rows], pred[rows])
+        if words is not None and table.layout.form != "long":
+            added["split"] = pa.array([word or None for word in words[rows].tolist()], pa.string())
         yield with_columns(one.select(schema.names).cast(schema), added)
         first += one.num_rows
 

@@ -89,6 +89,26 @@ def read_table(
     the scores. ``labels`` is a table of id, label and, if it likes, split. ``split`` is a column or a file of ids. ``columns``
     gives columns of other names: {"id": "paper", "label": "topic"}. ``source`` is the engine that wrote the files.
     """
+    try:
+        return _read_table(path, kind, layout, classes, labels, columns, split, source)
+    except (ValueError, OSError):
+        raise
+    except Exception as fault:  # of any class: a broken file decides what a library raises
+        raise ValueError(
+            f"{path}: cannot be read as a table of predictions ({type(fault).__name__}: {fault})"
+        ) from fault
+
+
+def _read_table(
+    path: str | Path,
+    kind: str | None,
+    layout: str | None,
+    classes: str | Sequence[str] | None,
+    labels: str | Path | None,
+    columns: Mapping[str, str] | None,
+    split: str | Path | None,
+    source: str | None,
+) -> PredictionTable:
     files = source_of(path, source)
     given = {**files.columns, **(columns or {})}
     names = declared(classes)

@@ -1,5 +1,6 @@
 """Training many replicas of a backbone as one (`train`, `train_replicas`), and the lever for other people's loops."""
 
+from graphcal.training.cross_fitting import CrossFit, cross_fit
 from graphcal.training.decay_groups import param_groups
 from graphcal.training.ensembles import ensemble, mc_dropout
 from graphcal.training.loaders import NeighborSampler, Sampling
@@ -13,6 +14,7 @@ __all__ = [
     "AULS",
     "TRAININGS",
     "CrossEntropy",
+    "CrossFit",
     "History",
     "NeighborSampler",
     "Published",
@@ -20,6 +22,7 @@ __all__ = [
     "Run",
     "Sampling",
     "Training",
+    "cross_fit",
     "default_training",
     "ensemble",
     "mc_dropout",

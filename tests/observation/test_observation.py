@@ -92,8 +92,8 @@ def test_another_signature(graph):
         def forward(self, data):
             return self.layers(data.x)
 
-    out = observe(TakesData(), graph, call=lambda model, data: model(data))
-    assert out.final is not None
+    assert observe(TakesData(), graph, call=lambda model, data: model(data)).final is not None
+    assert observe(TakesData(), graph).final is not None
 
 
 def ending(last):
@@ -104,24 +104,10 @@ def ending(last):
     return Ends()
 
 
-@pytest.mark.parametrize(
-    ("last", "words"),
-    [
-        (lambda z: z.log_softmax(-1), "log_softmax"),
-        (lambda z: z.softmax(-1), "probabilities"),
-        (torch.nn.functional.elu, "non-linear"),
-        (lambda z: (z, z), "tuple"),
-    ],
-)
-def test_outputs_that_are_not_the_last_layer_are_refused_with_advice(last, words, graph):
-    with pytest.raises(ValueError, match=words):
-        observe(ending(last), graph)
-
-
 def test_a_named_final_layer_must_produce_the_logits(graph):
     model = build("mlp")
     assert observe(model, graph, final="layers.2").final is not None
-    with pytest.raises(ValueError, match="not linear in|must be"):
+    with pytest.raises(ValueError, match=r"final='layers.2' is not the final layer of Ends: .* Leave it out"):
         observe(ending(torch.tanh), graph, final="layers.2")
 
 
