@@ -16,7 +16,7 @@ ROOT = Path(graphcal.__file__).parent
 FLOORS = [
     {"limits", "pages"},
     {"checks", "files", "graphs", "plugins", "versions"},
-    {"identity"},
+    {"identity", "containers"},
     {"core"},
     {"engine", "metrics"},
     {"methods", "models", "datasets"},

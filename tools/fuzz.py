@@ -21,6 +21,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,13 @@ MEMORY = 10**9  # bytes over what the process had before
 NAMELESS = ("planetoid",)  # several parts, handed over as bytes
 
 
+@cache
 def targets() -> dict[str, Any]:
     from fuzz_records import record_targets
+    from fuzz_tables import table_targets
     from fuzz_targets import own_targets
 
-    return {**own_targets(), **record_targets()}
+    return {**own_targets(), **record_targets(), **table_targets()}
 
 
 def judge(target: str, error: Exception, folder: Path) -> str:

@@ -46,7 +46,7 @@ def write_npz(path: Path, parts: dict[str, np.ndarray], rng: random.Random) -> N
     """Arrays or bytes of an .npz file changed."""
     parts = dict(parts)
     if rng.random() < 0.7:
-        for _ in range(rng.choice((1, 1, 2))):
+        for _ in range(min(rng.choice((1, 1, 2)), len(parts))):
             name = rng.choice(list(parts))
             if rng.random() < 0.1:
                 del parts[name]
@@ -169,7 +169,7 @@ def parquet(folder: Path, rng: random.Random) -> None:
         columns = dict(columns)
         if stem == broken and rng.random() < 0.7:
             name = rng.choice(list(columns))
-            columns[name] = _broken_column(columns[name], rng)
+            columns[name] = broken_column(columns[name], rng)
         file = io.BytesIO()
         try:
             pq.write_table(pa.table(columns), file, compression=rng.choice(("none", "snappy", "zstd")))
@@ -181,7 +181,7 @@ def parquet(folder: Path, rng: random.Random) -> None:
         (folder / f"{stem}.parquet").write_bytes(inputs.broken_bytes(content, rng) if change else content)
 
 
-def _broken_column(column: Any, rng: random.Random) -> Any:
+def broken_column(column: Any, rng: random.Random) -> Any:
     if isinstance(column, np.ndarray):
         changed = inputs.broken_array(column, rng).reshape(-1)
         return np.resize(changed, len(column)) if changed.size else column
@@ -199,14 +199,14 @@ def pt(folder: Path, rng: random.Random) -> None:
     }  # fmt: skip
     for _ in range(rng.choice((0, 1, 1, 2))):
         name = rng.choice(list(parts))
-        parts[name] = _broken_tensor(parts[name], rng)
+        parts[name] = broken_tensor(parts[name], rng)
     file = io.BytesIO()
     torch.save(Data(**parts) if rng.random() < 0.95 else parts, file, _use_new_zipfile_serialization=rng.random() < 0.9)
     content = file.getvalue()
     (folder / "graph.pt").write_bytes(inputs.broken_bytes(content, rng) if rng.random() < 0.4 else content)
 
 
-def _broken_tensor(value: Any, rng: random.Random) -> Any:
+def broken_tensor(value: Any, rng: random.Random) -> Any:
     import torch
 
     if not isinstance(value, torch.Tensor):
@@ -222,7 +222,7 @@ def _broken_tensor(value: Any, rng: random.Random) -> Any:
         return torch.zeros(1).expand(rng.choice(((2**40,), (2**31, 3), (NODES, 2**33))))
     if kind == 2 and value.dim() == 2:
         return value.float().to_sparse()
-    if kind == 3 and value.dim() == 2:
+    if kind == 3 and value.dim() == 2 and value.numel():
         sparse = value.float().to_sparse_csr()
         columns = sparse.col_indices().clone()
         columns[rng.randrange(len(columns))] = rng.choice((2**20, -1, 4, 2**31))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
@@ -147,6 +147,7 @@ class Calibration(nn.Module):
         super().__init__()
         self.num_classes = num_classes
         self.fitted_on = dict(fitted_on or {})
+        self.file = ""  # that it was restored from: what is wrong with it is said of the file
         self.settings: dict[str, Any] = {}
         for name, value in state.items():
             if isinstance(value, Tensor):
@@ -159,16 +160,35 @@ class Calibration(nn.Module):
 
     def __call__(self, out: Outputs) -> Tensor:
         """Calibrated log-probabilities (N, C) of what a model said."""
+        said = f"{self.file}: " if self.file else ""
         if self.num_classes not in (None, out.num_classes):
             raise ValueError(
-                f"this calibration was fitted on {self.num_classes} classes, the logits have {out.num_classes}"
+                f"{said}this calibration was fitted on {self.num_classes} classes, the logits have {out.num_classes}"
             )
         names, came = self.fitted_on.get("class_names"), out.graph.get("class_names")
         if names is not None and came is not None and list(names) != list(map(str, came)):
             raise ValueError(
-                f"this calibration was fitted on the classes {names}, in this order; the graph has {list(came)}"
+                f"{said}this calibration was fitted on the classes {names}, in this order; the graph has {list(came)}"
             )
-        log_probs: Tensor = super().__call__(out)
+        return self._from_file(out) if self.file else cast(Tensor, super().__call__(out))
+
+    def _from_file(self, out: Outputs) -> Tensor:
+        """As fitted in memory, but nothing is believed: tensors of a damaged file do not fit the graph, or overflow."""
+        name = type(self).__name__
+        try:
+            log_probs: Tensor = super().__call__(out)
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, IndexError, TypeError, KeyError, AttributeError, AssertionError, OverflowError) as fault:
+            reason = " ".join(str(fault).split())[:300]
+            raise ValueError(
+                f"{self.file}: its {name} cannot be applied to {out.num_nodes} nodes with {out.num_classes} classes ({reason}); "
+                "the file is damaged, or it was fitted on a graph with other features"
+            ) from fault
+        total, rounding = log_probs.detach().float().exp().sum(-1), 1e-3 if log_probs.element_size() > 2 else 2e-2
+        sound = log_probs.isfinite().all() & (total - 1).abs().le(rounding).all()
+        if log_probs.shape != out.logits.shape or not bool(sound):
+            raise ValueError(f"{self.file} is damaged: its {name} gives no log-probabilities")
         return log_probs
 
     def context(self, out: Outputs) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.core import Calibration, Outputs
+from graphcal.limits import WORKING, check_memory
 
 PLAIN: dict[str, type | tuple[type, ...]] = {
     "Tensor": Tensor,
@@ -95,6 +96,7 @@ def trial(calibration: Calibration, path: Path) -> None:
     if not by_context or calibration.num_classes is None:
         return
     classes = calibration.num_classes
+    check_memory(path, 3 * classes * WORKING, f"three nodes of {classes:,} classes")
     try:
         logits = torch.linspace(-1, 1, 3 * classes).reshape(3, classes)
         graph = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=3)

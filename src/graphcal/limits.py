@@ -80,6 +80,8 @@ def check_regular(path: str | os.PathLike[str]) -> Path:
 
 
 def _size(count: int) -> str:
+    if count >= 10**18:
+        return "more than 10^18 bytes"
     for unit, one in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= one:
             return f"{count / one:,.1f} {unit}"

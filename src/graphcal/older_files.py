@@ -26,7 +26,7 @@ def upgraded(
     """Header and tensors of a file of format 1 or 2, as format 3 has them."""
     try:
         described, state = _upgraded(header, dict(tensors), header["format"])
-    except (KeyError, TypeError, AttributeError, IndexError, RuntimeError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, RecursionError) as error:
         raise ValueError(f"{path} has a damaged graphcal header: {type(error).__name__} {error}") from None
     return described, state
 

@@ -127,6 +127,7 @@ def restore(path: str | os.PathLike[str], model: nn.Module | None = None) -> Any
     own = {name.removeprefix(MODEL): t for name, t in tensors.items() if name.startswith(MODEL)}
     calibration = _built(header, {name: t for name, t in tensors.items() if not name.startswith(MODEL)}, path)
     trial(calibration, path)
+    calibration.file = str(path)
     said = header.get("model")
     if said is None:
         if model is not None:
@@ -179,12 +180,18 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         return upgraded(header, tensors, path)
     if form != FORMAT:
         raise ValueError(
-            f"{path} has format {form} (graphcal {header.get('versions', {}).get('graphcal', header.get('version'))}); this "
-            f"version reads formats {', '.join(map(str, (*OLDER, FORMAT)))}"
+            f"{path} has format {form!r} (graphcal {_writer(header)}); this version reads formats "
+            f"{', '.join(map(str, (*OLDER, FORMAT)))}"
         )
     if metadata.get("sha256") != checksum(metadata, tensors):
         raise ValueError(f"{path} is damaged: its contents do not match its checksum")
     return header, tensors
+
+
+def _writer(header: Any) -> Any:
+    """The version that a header names, whatever else is wrong with it."""
+    versions = header.get("versions") if isinstance(header, dict) else None
+    return versions.get("graphcal") if isinstance(versions, dict) else "of another time"
 
 
 def _described(calibration: Calibration) -> dict[str, Any]:
@@ -217,6 +224,8 @@ def _built(header: Any, tensors: dict[str, Tensor], path: Path) -> Calibration:
         if not isinstance(value, kind) or isinstance(value, bool):
             raise ValueError(f"{path} has a damaged graphcal header: no valid {key!r}")
     name, num_classes = header["class"], header["num_classes"]
+    if num_classes is not None and num_classes < 1:
+        raise ValueError(f"{path} is damaged: a calibration of {num_classes} classes")
     known = calibration_classes(name)
     if name not in known:
         raise ValueError(

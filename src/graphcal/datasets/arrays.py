@@ -90,14 +90,16 @@ def undirected(rows: np.ndarray, columns: np.ndarray, nodes: int) -> np.ndarray:
     return symmetrise(rows, columns, nodes)[0].astype(np.int32)
 
 
-def read_arrays(path: str | os.PathLike[str], wanted: Collection[str]) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The wanted arrays of an .npz file, as far as they are there, and the names of all it has."""
+def read_arrays(
+    path: str | os.PathLike[str], wanted: Collection[str] | None = None
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The wanted arrays of an .npz file (all of them if none are named), as far as they are there, and all names it has."""
     check_regular(path)
     with reading(path, "a readable .npz file of plain arrays"):
         with zipfile.ZipFile(path) as archive:
             check_archive(path, archive)
             members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
-            asked = [name for name in members if name in wanted]
+            asked = [name for name in members if wanted is None or name in wanted]
             entries = sum(_entries(archive, members[name]) for name in asked)
         check_memory(path, WORKING * entries, f"its {entries:,} numbers")
         with np.load(path, allow_pickle=False) as file:
@@ -148,6 +150,7 @@ def check_csr(parts: Mapping[str, np.ndarray], prefix: str, where: str | os.Path
         )
     indices = check_ids(indices, columns, where, f"{prefix}_indices")
     pointers = check_ids(pointers, len(indices) + 1, where, f"{prefix}_indptr")
+    pointers = pointers.astype(np.int64) if pointers.dtype.kind == "u" else pointers  # so that a step back is below zero
     if len(data) != len(indices) or len(pointers) != rows + 1 or pointers[0] != 0 or pointers[-1] != len(indices):
         raise ValueError(
             f"{os.fspath(where)}: {prefix}_data, _indices, _indptr are no CSR matrix of {rows} rows: "

@@ -10,8 +10,6 @@ What was changed or decided on the way is in `data.notes`.
 from __future__ import annotations
 
 import os
-import re
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,13 +20,14 @@ from torch_geometric.data import Data
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
+from graphcal.containers.tensors import check_tensor, load_safely
 from graphcal.datasets.arrays import check_classes, check_csr, check_edge_index, load_npz
 from graphcal.datasets.assemble import Parts, assemble
 from graphcal.datasets.graph_tables import Columns, read_tables
 from graphcal.datasets.loading import feature_tensor
 from graphcal.datasets.splits import Split
 from graphcal.files import reading
-from graphcal.limits import WORKING, check_archive, check_memory, check_regular
+from graphcal.limits import WORKING, check_memory, check_regular
 
 
 def read(
@@ -111,7 +110,7 @@ def _single(values: np.ndarray) -> np.ndarray:
 def read_saved(path: Path) -> Parts:
     """A PyG `Data` saved with torch.save."""
     data = _loaded(path)
-    x, edge_index, y = (_tensor(data, key, path) for key in ("x", "edge_index", "y"))
+    x, edge_index, y = (check_tensor(data.get(key), key, path, sparse=key == "x") for key in ("x", "edge_index", "y"))
     x = _features(x, path)
     labels = check_classes(y.reshape(-1).numpy(), path)
     if len(labels) != len(x):
@@ -124,15 +123,8 @@ def read_saved(path: Path) -> Parts:
 
 def _loaded(path: Path) -> Data:
     """The `Data` in a file, without running anything of it."""
-    with reading(path, "a file of torch.save (since torch 1.6: a zip archive)"), zipfile.ZipFile(path) as archive:
-        check_archive(path, archive)
-    try:
-        with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
-            data: Any = torch.load(path, weights_only=True, map_location="cpu")
-    except Exception as fault:  # of any class: the file decides what goes wrong
-        asked = re.search(r"(?:Unsupported global: GLOBAL|Trying to load unsupported GLOBAL) (\S+)", str(fault))
-        reason = f"it asks for {asked[1]}" if asked else f"it is not a sound file of torch.save ({_first_line(fault)})"
-        raise ValueError(f"{path}: cannot be opened safely: {reason}; save a Data that holds only tensors") from fault
+    known = (Data, DataEdgeAttr, DataTensorAttr, GlobalStorage)
+    data: Any = load_safely(path, known, "save a Data that holds only tensors")
     if not isinstance(data, Data):
         raise ValueError(f"{path}: holds a {type(data).__name__}, expected a torch_geometric.data.Data")
     with reading(path, "a sound Data"):
@@ -141,27 +133,6 @@ def _loaded(path: Path) -> Data:
     if missing:
         raise ValueError(f"{path}: the Data has no tensor {', '.join(missing)}; it has {', '.join(keys)}")
     return data
-
-
-def _first_line(fault: Exception) -> str:
-    return next(iter(str(fault).splitlines()), "") or type(fault).__name__
-
-
-def _tensor(data: Data, key: str, path: Path) -> torch.Tensor:
-    """A tensor of the `Data`, of a kind that can be read and no larger than its file may make it."""
-    value = data.get(key)
-    if not isinstance(value, torch.Tensor):
-        raise ValueError(f"{path}: {key} is a {type(value).__name__}, expected a tensor")
-    plain = value.device.type == "cpu" and not value.is_quantized and not value.is_complex()
-    if type(value) is not torch.Tensor or not plain or value.layout not in (torch.strided, torch.sparse_csr):
-        raise ValueError(
-            f"{path}: {key} is a {value.layout} tensor of {value.dtype}; expected a plain one, or CSR for x"
-        )
-    if value.layout == torch.strided:
-        check_memory(path, WORKING * value.numel(), f"{key} of shape {tuple(value.shape)}")
-    elif key != "x":
-        raise ValueError(f"{path}: {key} is sparse; only x may be")
-    return value.detach()
 
 
 def _features(x: torch.Tensor, path: Path) -> torch.Tensor:
@@ -192,7 +163,7 @@ def _masks(data: Data, nodes: int, path: Path) -> tuple[Split | None, list[str]]
     keys = ("train_mask", "val_mask", "test_mask")
     if any(data.get(key) is None for key in keys):
         return None, []
-    masks = [_tensor(data, key, path) for key in keys]
+    masks = [check_tensor(data.get(key), key, path) for key in keys]
     for key, mask in zip(keys, masks):
         if mask.dtype != torch.bool or mask.dim() not in (1, 2) or len(mask) != nodes or not mask.numel():
             raise ValueError(

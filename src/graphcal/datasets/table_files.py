@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
+from graphcal.containers.batches import is_text
+from graphcal.containers.parquet import check_pages
 from graphcal.files import reading
 from graphcal.limits import WORKING, check_memory, check_regular
 
@@ -45,9 +47,10 @@ class TableFile:
 
     def _read_parquet(self, names: list[str], each: int) -> pa.Table:
         """Batch after batch, so that a file that unpacks to more than it may is left before memory is full."""
+        check_pages(self.path)
         with pyarrow.parquet.ParquetFile(self.path) as file:
             schema = file.schema_arrow
-            words = [name for name in names if _is_text(schema.field(name).type)]
+            words = [name for name in names if is_text(schema.field(name).type)]
             check_memory(self.path, each * len(names) * file.metadata.num_rows, f"its {file.metadata.num_rows:,} rows")
         batches, taken = [], 0
         with pyarrow.parquet.ParquetFile(self.path, read_dictionary=words) as file:  # equal texts are read once
@@ -70,10 +73,6 @@ def _unpacked(column: pa.Array) -> int:
         return 0
     longest = pc.max(pc.binary_length(column.dictionary)).as_py() if len(column.dictionary) else 0
     return int(longest or 0) * len(column)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return any(is_kind(kind) for is_kind in (pa.types.is_string, pa.types.is_large_string))
 
 
 def open_table(folder: Path, stem: str, delimiter: str) -> TableFile:

@@ -23,7 +23,12 @@ def plain_ids(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str) 
             return column.cast(pa.int64())
         except pa.ArrowInvalid:
             raise ValueError(f"{where}: the ids in column {name!r} must be whole numbers or text") from None
-    return column.cast(pa.string())
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowException:  # lists, structures, bytes that are no text
+        raise ValueError(
+            f"{where}: the ids in column {name!r} must be whole numbers or text; got {column.type}"
+        ) from None
 
 
 def same_type(a: pa.Array, b: pa.Array) -> tuple[pa.Array, pa.Array]:

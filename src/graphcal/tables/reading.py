@@ -91,9 +91,9 @@ def read_table(
     """
     try:
         return _read_table(path, kind, layout, classes, labels, columns, split, source)
-    except (ValueError, OSError):
-        raise
     except Exception as fault:  # of any class: a broken file decides what a library raises
+        if isinstance(fault, ValueError | OSError) and not isinstance(fault, pa.ArrowException):
+            raise
         raise ValueError(
             f"{path}: cannot be read as a table of predictions ({type(fault).__name__}: {fault})"
         ) from fault

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from graphcal.limits import check_archive
+from graphcal.containers.arrow import arrow_batches, arrow_schema
+from graphcal.containers.avro import read_avro
+from graphcal.containers.batches import refuse_repeats
+from graphcal.containers.parquet import parquet_batches, read_parquet
 
 FORMATS = {
     ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv", ".arrow": "arrow", ".feather": "arrow",
@@ -59,7 +61,16 @@ def naming(path: Path) -> Iterator[None]:
         yield
     except ValueError as fault:  # Arrow's faults are ValueErrors too, mostly without the file's name
         raise fault if str(path) in str(fault) else ValueError(f"{path} cannot be read: {_line(fault)}") from None
-    except (OSError, KeyError, IndexError, TypeError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile) as fault:
+    except (
+        OSError,
+        LookupError,
+        TypeError,
+        EOFError,
+        RuntimeError,
+        MemoryError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as fault:
         raise ValueError(f"{path} cannot be read: {_line(fault)}") from None
     except pa.ArrowException as fault:
         raise ValueError(f"{path} cannot be read: {_line(fault)}") from None
@@ -74,11 +85,9 @@ def read_shard(path: Path, columns: list[str] | None = None) -> pa.Table:
     with naming(path):
         form = FORMATS[path.suffix.lower()]
         if form == "parquet":
-            with pq.ParquetFile(path) as file:
-                refuse_repeats(file.schema_arrow.names, path)
-                return file.read(columns)
+            return read_parquet(path, columns)
         if form == "arrow":
-            return pa.Table.from_batches(list(arrow_batches(path)))
+            return pa.Table.from_batches(list(arrow_batches(path)), arrow_schema(path))
         readers = {"csv": read_csv, "npz": read_npz, "pt": read_pt, "avro": read_avro}
         table: pa.Table = readers[form](path)
         return table
@@ -89,9 +98,7 @@ def batches_of(path: Path, row_groups: range | None = None, size: int = BATCH) -
     with naming(path):
         form = FORMATS[path.suffix.lower()]
         if form == "parquet":
-            with pq.ParquetFile(path) as file:
-                groups = list(row_groups if row_groups is not None else range(file.metadata.num_row_groups))
-                yield from file.iter_batches(batch_size=size, row_groups=groups)
+            yield from parquet_batches(path, None, row_groups, size)
         elif form == "arrow":
             for batch in arrow_batches(path):
                 yield from (batch.slice(at, size) for at in range(0, batch.num_rows, size))
@@ -106,24 +113,6 @@ def rows_of(path: Path) -> int:
             with pq.ParquetFile(path) as file:
                 return int(file.metadata.num_rows)
         return int(read_shard(path).num_rows)
-
-
-def arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """Of an Arrow file or stream."""
-    with pa.memory_map(str(path)) as source:
-        try:
-            file = pa.ipc.open_file(source)
-        except pa.ArrowInvalid:
-            source.seek(0)
-            yield from pa.ipc.open_stream(source)
-            return
-        yield from (file.get_batch(k) for k in range(file.num_record_batches))
-
-
-def refuse_repeats(names: list[str], path: Path) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-    if twice:
-        raise ValueError(f"{path}: two columns are called {twice[0]!r}; the columns are {', '.join(names)}")
 
 
 def read_csv(path: Path) -> pa.Table:
@@ -142,35 +131,24 @@ def read_csv(path: Path) -> pa.Table:
 
 
 def read_npz(path: Path) -> pa.Table:
-    with zipfile.ZipFile(path) as archive:
-        check_archive(path, archive)
-    with np.load(path, allow_pickle=False) as arrays:
-        if not hasattr(arrays, "files"):
-            raise ValueError("it holds one bare array, not named arrays")
-        return from_arrays({name: arrays[name] for name in arrays.files})
+    from graphcal.datasets.arrays import read_arrays
+
+    return from_arrays(read_arrays(path)[0])
 
 
 def read_pt(path: Path) -> pa.Table:
     import torch
 
-    try:
-        content: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as fault:  # torch raises whatever its unpickler meets
-        raise ValueError(f"not a file of tensors that can be loaded safely: {_line(fault)}") from None
+    from graphcal.containers.tensors import check_tensor, load_safely
+
+    content = load_safely(path)
     named = content if isinstance(content, dict) else {"scores": content}
-    wrong = [name for name, value in named.items() if not isinstance(value, torch.Tensor)]
-    if wrong or not named:
-        raise ValueError(f"expected a tensor or a dictionary of tensors; {wrong[0] if wrong else 'it'} is none")
-    return from_arrays({str(name): tensor.detach().to_dense().numpy() for name, tensor in named.items()})
-
-
-def read_avro(path: Path) -> pa.Table:
-    try:
-        import fastavro
-    except ImportError:
-        raise ValueError("Avro files need fastavro: pip install 'graphcal[avro]'") from None
-    with open(path, "rb") as file:
-        return pa.Table.from_pylist(list(fastavro.reader(file)))
+    if not named:
+        raise ValueError(f"{path}: expected a tensor or a dictionary of tensors; it is empty")
+    tensors = {str(name): check_tensor(value, str(name), path) for name, value in named.items()}
+    return from_arrays(
+        {name: t.float().numpy() if t.dtype == torch.bfloat16 else t.numpy() for name, t in tensors.items()}
+    )
 
 
 def from_arrays(arrays: dict[str, np.ndarray]) -> pa.Table:
