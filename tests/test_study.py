@@ -175,7 +175,28 @@ def test_test_nodes_that_were_trained_or_fitted_on_are_said(name, words):
         Study.of([replace(out, graph=graph)], {"none": Uncalibrated()}, on=graph.val_mask)
 
 
+def test_every_other_way_says_it_too():
+    """By hand, by observe, by fitting on test nodes, by measuring on training nodes."""
+    out = model_outputs()
+    graph, y = out.graph.clone(), out.graph.y
+    graph.test_mask = graph.test_mask | graph.train_mask
+    graph.x = torch.randn(len(y), 5)
+    said = f"{int(graph.train_mask.sum())} test nodes are also in train_mask"
+    with pytest.warns(UserWarning, match=said):
+        Outputs(out.logits, graph)
+    with pytest.warns(UserWarning, match=said):
+        observe(torch.nn.Linear(5, out.num_classes), graph, call=lambda model, data: model(data.x))
+    with pytest.warns(UserWarning, match="on shares 3 nodes with test_mask: their labels are fitted on"):
+        TemperatureScaling().fit(
+            out, on=out.graph.val_mask | (out.graph.test_mask.cumsum(0).le(3) & out.graph.test_mask)
+        )
+    with pytest.warns(UserWarning, match="measured nodes are in train_mask: the model has seen their labels"):
+        metrics.evaluate(out.logits.log_softmax(-1), y, graph.test_mask, graph, thorough=False, draws=20)
+
+
 def test_masks_that_are_apart_are_not_remarked_on(recwarn):
     out = model_outputs()
-    Study.of([out], {"none": Uncalibrated()}, on=out.graph.val_mask)
-    assert not [one for one in recwarn if "test nodes are also" in str(one.message)]
+    study = Study.of([out], {"none": Uncalibrated()}, on=out.graph.val_mask)
+    study.measure(out.graph.test_mask)
+    said = [str(one.message) for one in recwarn]
+    assert not [one for one in said if "test nodes are also" in one or "measured nodes" in one or "test_mask" in one]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import Any
 
 import torch
@@ -78,8 +79,22 @@ def check_graph(graph: Data, nodes: int, classes: int) -> None:
                 f"train_mask and val_mask share {int(both.sum())} nodes (first: node {int(both.nonzero()[0])}); calibration "
                 "needs nodes the model was not trained on: take them out of one of the two"
             )
+    warn_of_overlap(graph)
     if graph.get("y") is not None:
         check_labels(graph.y, nodes, classes, in_a_mask)
+
+
+def warn_of_overlap(graph: Data) -> None:
+    """A test node whose label was trained or fitted on says nothing about new nodes; some published splits have such nodes."""
+    test = graph.get("test_mask")
+    for name, use in (("train_mask", "trained"), ("val_mask", "fitted")):
+        mask = graph.get(name)
+        shared = 0 if test is None or mask is None else int((test & mask).sum())
+        if shared:
+            warnings.warn(
+                f"{shared} test nodes are also in {name}: their labels are {use} on, so what is measured there is too good",
+                stacklevel=5,  # whoever made the Outputs
+            )
 
 
 def check_edges(edge_index: Tensor, nodes: int) -> None:

@@ -9,6 +9,7 @@ A model is run once; everything after is a function of that frozen view. Hyper-p
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
@@ -179,7 +180,15 @@ class Calibration(nn.Module):
             log_probs: Tensor = super().__call__(out)
         except torch.OutOfMemoryError:
             raise
-        except (RuntimeError, IndexError, TypeError, KeyError, AttributeError, AssertionError, OverflowError) as fault:
+        except (
+            RuntimeError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            AssertionError,
+            ArithmeticError,
+        ) as fault:
             reason = " ".join(str(fault).split())[:300]
             raise ValueError(
                 f"{self.file}: its {name} cannot be applied to {out.num_nodes} nodes with {out.num_classes} classes ({reason}); "
@@ -248,6 +257,13 @@ def fitting_nodes(out: Outputs, on: Tensor, name: str = "on") -> Tensor:
         raise ValueError(
             f"{name} shares {int((train & on).sum())} nodes with train_mask: the model has seen their labels, so its confidence "
             "there says nothing about new nodes. Fit on validation nodes"
+        )
+    test = out.graph.get("test_mask")
+    if test is not None and (test & on).any():
+        warnings.warn(
+            f"{name} shares {int((test & on).sum())} nodes with test_mask: their labels are fitted on, so what is measured there is "
+            "too good",
+            stacklevel=3,
         )
     return on
 

@@ -10,7 +10,6 @@ A calibrator gets a graph from which every label outside the training and valida
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -146,21 +145,7 @@ def shared_graph(outputs: Sequence[Outputs]) -> Data:
     graph = outputs[0].graph
     if any(out.graph is not graph for out in outputs):
         raise ValueError("a study needs runs on one graph: runs with splits of their own are studied one by one")
-    warn_of_overlap(graph)
     return graph
-
-
-def warn_of_overlap(graph: Data) -> None:
-    """A test node whose label was trained or fitted on says nothing about new nodes; some published splits have such nodes."""
-    test = graph.get("test_mask")
-    for name, use in (("train_mask", "trained"), ("val_mask", "fitted")):
-        mask = graph.get(name)
-        shared = 0 if test is None or mask is None else int((test & mask).sum())
-        if shared:
-            warnings.warn(
-                f"{shared} test nodes are also in {name}: their labels are {use} on, so what is measured there is too good",
-                stacklevel=3,
-            )
 
 
 def blinded_outputs(outputs: Sequence[Outputs]) -> tuple[Outputs, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.server
 import threading
 from pathlib import Path
@@ -65,3 +66,49 @@ def test_a_download_with_a_wrong_checksum_is_not_kept(
     with pytest.raises(ConnectionError, match="expected a4e0516c"):
         fetching.fetch("corafull", tmp_path / "raw")
     assert not list((tmp_path / "raw").iterdir())
+
+
+@pytest.fixture
+def web(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """A graph of one raw file without a known SHA-256; what the server answers can be changed."""
+    answers = {"some.npz": b"the first answer"}
+    source = fetching.Download(("https://nowhere.test/some.npz",), lambda files: files[0].read_bytes())  # type: ignore[arg-type,return-value]
+    monkeypatch.setattr(fetching, "download_of", lambda name: source)
+    monkeypatch.setattr(fetching, "download", lambda url, file: file.write_bytes(answers["some.npz"]))
+    return answers
+
+
+def test_an_unknown_file_is_trusted_at_first_use_and_held_to_that(web: dict[str, bytes], tmp_path: Path) -> None:
+    assert fetching.fetch("some", tmp_path) == b"the first answer"
+    digest = hashlib.sha256(b"the first answer").hexdigest()
+    assert (tmp_path / "some.npz.sha256").read_text() == f"{digest}  some.npz\n"
+    assert fetching.fetch("some", tmp_path) == b"the first answer"
+    (tmp_path / "some.npz").write_bytes(b"rotten")
+    with pytest.raises(ConnectionError, match=rf"some\.npz is not the file of its first use .*expected {digest}"):
+        fetching.fetch("some", tmp_path)
+    assert (tmp_path / "some.npz").read_bytes() == b"rotten"  # named, and left
+
+
+def test_another_answer_of_the_server_is_not_kept(web: dict[str, bytes], tmp_path: Path) -> None:
+    fetching.fetch("some", tmp_path)
+    (tmp_path / "some.npz").unlink()
+    web["some.npz"] = b"another answer"
+    with pytest.raises(ConnectionError, match=r"https://nowhere\.test/some\.npz is not the file of its first use"):
+        fetching.fetch("some", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["some.npz.sha256"]
+
+
+def test_a_refused_graph_leaves_no_sum(web: dict[str, bytes], tmp_path: Path) -> None:
+    def refuse(graph: object) -> None:
+        raise ValueError("not this one")
+
+    with pytest.raises(ValueError, match="not this one"):
+        fetching.fetch("some", tmp_path, refuse)
+    assert not list(tmp_path.iterdir())
+
+
+def test_known_sums() -> None:
+    for name in ("citeseer", "pubmed", "corafull", "computers", "photo", "cs", "physics"):
+        assert all(len(found or "") == 64 for found in fetching.download_of(name).sha256), name
+    assert set(fetching.download_of("cora").sha256) == {None}
+    assert len(set(fetching.known_sums().values())) == len(fetching.known_sums()) == 21

@@ -150,7 +150,9 @@ def check_csr(parts: Mapping[str, np.ndarray], prefix: str, where: str | os.Path
         )
     indices = check_ids(indices, columns, where, f"{prefix}_indices")
     pointers = check_ids(pointers, len(indices) + 1, where, f"{prefix}_indptr")
-    pointers = pointers.astype(np.int64) if pointers.dtype.kind == "u" else pointers  # so that a step back is below zero
+    pointers = (
+        pointers.astype(np.int64) if pointers.dtype.kind == "u" else pointers
+    )  # so that a step back is below zero
     if len(data) != len(indices) or len(pointers) != rows + 1 or pointers[0] != 0 or pointers[-1] != len(indices):
         raise ValueError(
             f"{os.fspath(where)}: {prefix}_data, _indices, _indptr are no CSR matrix of {rows} rows: "

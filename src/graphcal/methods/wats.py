@@ -126,6 +126,10 @@ class WaveletTemperature(Calibration):
 
     def temperature(self, out: Outputs) -> Tensor:
         """T of every node."""  # (N,)
+        if self.w1.shape[0] != self.order + 1:
+            raise ValueError(
+                f"wavelets of order {self.order} have {self.order + 1} terms, the network takes {self.w1.shape[0]}"
+            )
         x = wavelets(structure(out.graph), self.order, self.heat, out.logits.dtype)
         own = {name: w.to(out.logits) for name, w in self.named_buffers()}
         return temperatures(x, own, 0.0, torch.Generator()).squeeze(-1)

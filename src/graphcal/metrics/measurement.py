@@ -10,6 +10,7 @@ of a `Measurement`; a bare notebook cell shows it as a short table.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
@@ -161,6 +162,18 @@ def histogram(rel: Reliability) -> dict[str, Any]:
     return {"edges": rounded(rel.edges), "right": rounded(right), "wrong": rounded(wrong)}
 
 
+def warn_of_training_nodes(mask: Tensor, graph: Data | None) -> None:
+    """A model has seen the labels of its training nodes: measured there, it looks better than it is."""
+    train = None if graph is None else graph.get("train_mask")
+    shared = 0 if train is None or train.shape != mask.shape else int((train.to(mask.device) & mask).sum())
+    if shared:
+        warnings.warn(
+            f"{shared} of the {int(mask.sum())} measured nodes are in train_mask: the model has seen their labels, so what is measured "
+            "there is too good",
+            stacklevel=3,
+        )
+
+
 def evaluate(
     log_probs: Tensor | Sequence[Tensor],
     y: Tensor,
@@ -186,6 +199,7 @@ def evaluate(
     """
     seeds = per_seed(log_probs)
     mask = checked_mask(mask, seeds[0], y)
+    warn_of_training_nodes(mask, graph)
     rows, labels = [lp[mask] for lp in seeds], y[mask]
     facts = None if graph is None else structure(graph)
     cuts = [[] if facts is None else groupings(lp, y, facts) for lp in seeds]
