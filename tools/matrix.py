@@ -92,7 +92,7 @@ def make(environment: Environment, wheel: Path, work: Path) -> Path:
         (Path(own.strip()) / "core.pth").write_text(packages)
     constraints = ROOT / ("constraints-oldest.txt" if environment.what == "oldest" else "constraints.txt")
     wanted = f"{wheel}[{environment.what}]" if extra else str(wheel)
-    pip = [inside, "-m", "pip", "install", "--quiet", "--progress-bar", "off", "-c", constraints, wanted]
+    pip = [inside, "-m", "pip", "install", "--quiet", "--no-compile", "--progress-bar", "off", "-c", constraints, wanted]
     subprocess.run(pip, check=True)
     subprocess.run([inside, "-m", "pip", "check"], check=True, stdout=subprocess.DEVNULL)
     return inside

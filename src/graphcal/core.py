@@ -261,8 +261,8 @@ def fitting_nodes(out: Outputs, on: Tensor, name: str = "on") -> Tensor:
     test = out.graph.get("test_mask")
     if test is not None and (test & on).any():
         warnings.warn(
-            f"{name} shares {int((test & on).sum())} nodes with test_mask: their labels are fitted on, so what is measured there is "
-            "too good",
+            f"{name} shares {int((test & on).sum())} nodes with test_mask: their labels are fitted on, so what is measured "
+            "there is too good",
             stacklevel=3,
         )
     return on

@@ -37,9 +37,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     sweep(path.parent, glob.escape(path.name))
     partial = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
-        with open(partial, "xb") as file:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held as long as this process lives: see `sweep`
+        with _locked(partial) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -47,6 +45,17 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def _locked(partial: Path) -> BinaryIO:
+    """A new file, locked as long as this process lives (see `sweep`); made again if it was swept just before the lock."""
+    while True:
+        file = open(partial, "xb")  # noqa: SIM115 (the caller closes it)
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held
+        if partial.exists():
+            return file
+        file.close()
 
 
 def sweep(folder: str | os.PathLike[str], name: str = "*") -> None:
@@ -58,7 +67,7 @@ def sweep(folder: str | os.PathLike[str], name: str = "*") -> None:
             continue
         with contextlib.suppress(OSError), open(partial, "rb") as file:  # OSError: it is locked, or already gone
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if time.time() - os.fstat(file.fileno()).st_mtime > STALE_SECONDS:
+            if abs(time.time() - os.fstat(file.fileno()).st_mtime) > STALE_SECONDS:  # a clock may have been set back
                 partial.unlink()
 
 

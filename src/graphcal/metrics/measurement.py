@@ -168,8 +168,8 @@ def warn_of_training_nodes(mask: Tensor, graph: Data | None) -> None:
     shared = 0 if train is None or train.shape != mask.shape else int((train.to(mask.device) & mask).sum())
     if shared:
         warnings.warn(
-            f"{shared} of the {int(mask.sum())} measured nodes are in train_mask: the model has seen their labels, so what is measured "
-            "there is too good",
+            f"{shared} of the {int(mask.sum())} measured nodes are in train_mask: the model has seen their labels, so what is "
+            "measured there is too good",
             stacklevel=3,
         )
 
