@@ -3,6 +3,7 @@
     python tools/matrix.py                      all of it
     python tools/matrix.py 3.12 oldest          environments whose name has all of these words
     python tools/matrix.py --list               their names, and the interpreters that are not here
+    python tools/matrix.py --here               the modules of every extra, imported by this interpreter: seconds
 
 An environment is `PYTHON-newest`, `PYTHON-oldest` (constraints-oldest.txt) or `PYTHON-EXTRA`, the first one plus an extra.
 In each the smoke test runs outside the repository: `graphcal run`, a table calibrated and scored, a saved calibration restored,
@@ -92,7 +93,19 @@ def make(environment: Environment, wheel: Path, work: Path) -> Path:
         (Path(own.strip()) / "core.pth").write_text(packages)
     constraints = ROOT / ("constraints-oldest.txt" if environment.what == "oldest" else "constraints.txt")
     wanted = f"{wheel}[{environment.what}]" if extra else str(wheel)
-    pip = [inside, "-m", "pip", "install", "--quiet", "--no-compile", "--progress-bar", "off", "-c", constraints, wanted]
+    pip = [
+        inside,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--progress-bar",
+        "off",
+        "-c",
+        constraints,
+        wanted,
+    ]
     subprocess.run(pip, check=True)
     subprocess.run([inside, "-m", "pip", "check"], check=True, stdout=subprocess.DEVNULL)
     return inside
@@ -112,9 +125,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("word", nargs="*", help="only environments whose name has all of these")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--here", action="store_true")
     parser.add_argument("--extras-of", default="3.11", choices=PYTHONS, help="the interpreter that gets the extras")
     parser.add_argument("--work", type=Path, help="folder for the environments, kept (default: a temporary one)")
     asked = parser.parse_args()
+    if asked.here:
+        for extra, modules in EXTRAS.items():
+            subprocess.run([sys.executable, "-c", f"import {', '.join(modules)}"], check=True)
+            print(f"{extra}: {', '.join(modules)}")
+        return
     chosen = [env for env in environments(asked.extras_of) if all(word in env.name for word in asked.word)]
     lacking = [python for python in PYTHONS if interpreter(python) is None]
     if lacking:

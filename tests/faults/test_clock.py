@@ -72,7 +72,7 @@ def test_a_clock_that_runs_backwards_changes_no_result(tmp_path: Path, monkeypat
 
 def test_records_of_the_future_are_kept_and_old_locks_do_not_hold(tmp_path: Path) -> None:
     expected = tables_of(small_session())
-    shutil.copytree(small_session().folder, tmp_path / "bench")
+    shutil.copytree(small_session().store.folder, tmp_path / "bench")
     store = Store(tmp_path / "bench")
     (tmp_path / "bench" / "locks").mkdir(exist_ok=True)
     keys = sorted(store.finished())
