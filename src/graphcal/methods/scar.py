@@ -90,7 +90,7 @@ class SCAR:
 
     Weights that are not given are fitted, exactly; ``temperature=True`` fits a scale on the logits with them. Use it where the
     final layer is known (`graphcal.train`, `graphcal.observe`) and predictions must stay as they are. One weight for all nodes
-    of a side repairs the mean; `GraphSCAR` lets scale and weight depend on a node's neighbourhood and is better on most graphs.
+    of a side repairs the mean; `GraphScaling` lets the scale depend on a node's neighbourhood and is better on most graphs.
 
     >>> import graphcal as gc
     >>> data = gc.load("citeseer")

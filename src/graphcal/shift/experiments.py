@@ -17,7 +17,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.core import Recipe
-from graphcal.methods import SCAR, GraphSCAR, TemperatureScaling, Uncalibrated
+from graphcal.methods import SCAR, GraphScaling, TemperatureScaling, Uncalibrated
 from graphcal.metrics import mean_scores
 from graphcal.metrics.bins import confidence
 from graphcal.metrics.ranking import auroc_of, grouped
@@ -30,7 +30,7 @@ METHODS: dict[str, Recipe] = {
     "none": Uncalibrated(),
     "ts": TemperatureScaling(),
     "scar": SCAR(),
-    "graph-scar": GraphSCAR(),
+    "graph-scaling": GraphScaling(),
 }
 SHARES = (0.0, 0.5, 1.0)
 TableRows = list[dict[str, Any]]

@@ -17,7 +17,7 @@ from graphcal.core import Outputs, fitting_nodes, training_set_of
 from graphcal.engine.linear import best_ridge, fit_linear, loo_logits
 from graphcal.engine.node_features import node_features
 from graphcal.methods.card import Card
-from graphcal.methods.graph_scar import (
+from graphcal.paper.quirks.graph_scar import (
     ENOUGH_PER_PARAMETER,
     RIDGES,
     GraphPull,

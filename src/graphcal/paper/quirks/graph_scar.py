@@ -1,4 +1,6 @@
-"""Graph-aware SCAR, ours: scale and pull of each node depend on what its neighbourhood looks like.
+"""Graph-aware SCAR, the default of graphcal 0.1: scale and pull of each node depend on what its neighbourhood looks like.
+
+Kept to compare with; `graphcal.methods.graph_scaling` succeeds it.
 
     z'_n = s_n z_n + w_n t_n        t = G[:, y_hat] + b, as in `graphcal.methods.scar`
     s_n = x_n . a,  w_n = x_n . c   x_n = (1, eight standardised features of the node: graphcal.engine.node_features)
@@ -31,8 +33,8 @@ RIDGES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)  # on mean NLL, with columns 
 class GraphSCAR:
     """Scale and pull each node's logits by amounts that are linear in eight label-free features of its neighbourhood.
 
-    The calibrator to start with where the final layer and the edges are known: like `SCAR` it keeps predictions and has nothing
-    to set. Fit it again when the graph has changed; where it will change unseen, ``SCAR(temperature=True)`` is safer.
+    What graphcal 0.1 did by default, kept to compare with: `graphcal.methods.GraphScaling` succeeds it. Like `SCAR` it keeps
+    predictions and has nothing to set.
 
     >>> import graphcal as gc
     >>> data = gc.load("citeseer")
@@ -43,7 +45,7 @@ class GraphSCAR:
     """
 
     card: ClassVar[Card] = Card(
-        title="Graph-aware SCAR (ours)",
+        title="Graph-aware SCAR, graphcal 0.1's default",
         formula="z' = s z + w (G[:, y_hat] + b), G = W^T W of the final layer; s and w linear in eight features of the node",
         paper="this library, after arXiv:2505.11335",
         parameters="s, w: 18 under a ridge",

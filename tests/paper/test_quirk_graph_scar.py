@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from conftest import random_graph
 from graphcal import SCAR, Outputs, structure
 from graphcal.graphs import neighbour_agreement
-from graphcal.methods import GraphSCAR
+from graphcal.paper.quirks.graph_scar import GraphSCAR, design_matrix
 from small_outputs import linear_outputs, val_nll
 
 
@@ -74,3 +74,9 @@ def test_a_model_that_is_right_on_every_fitting_node_does_not_become_certain(gra
 def test_only_logits_are_not_enough(graph):
     with pytest.raises(ValueError, match="needs the final layer"):
         GraphSCAR().fit(Outputs.from_logits(linear_outputs(graph).logits, graph), graph.val_mask)
+
+
+def test_a_node_unlike_any_fitted_one_is_not_extrapolated_to() -> None:
+    far = torch.tensor([[100.0, -100.0, 2.0]], dtype=torch.double)
+    design = design_matrix(far, torch.zeros(3, dtype=torch.double), torch.ones(3, dtype=torch.double))
+    assert design.tolist() == [[1.0, 3.0, -3.0, 2.0]]
