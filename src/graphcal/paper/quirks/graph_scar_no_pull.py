@@ -17,6 +17,7 @@ from graphcal.core import Outputs, fitting_nodes, training_set_of
 from graphcal.engine.linear import best_ridge, fit_linear, loo_logits
 from graphcal.engine.node_features import node_features
 from graphcal.methods.card import Card
+from graphcal.methods.scar import ScarObjective, final_layer_of
 from graphcal.paper.quirks.graph_scar import (
     ENOUGH_PER_PARAMETER,
     RIDGES,
@@ -25,7 +26,6 @@ from graphcal.paper.quirks.graph_scar import (
     design_matrix,
     identity_coefficients,
 )
-from graphcal.methods.scar import ScarObjective, final_layer_of
 
 
 @dataclass(frozen=True)
