@@ -6,7 +6,7 @@ from torch_geometric.data import Data
 
 from graphcal import CALIBRATORS, SCAR, Outputs
 from graphcal.core import Calibration, FinalLayer
-from graphcal.identity import fingerprint
+from graphcal.graphs import fingerprint
 from small_outputs import SMALL, model_outputs, quick
 
 

@@ -16,7 +16,6 @@ ROOT = Path(graphcal.__file__).parent
 FLOORS = [
     {"limits", "pages"},
     {"checks", "files", "graphs", "plugins", "versions"},
-    {"identity"},
     {"core"},
     {"engine", "metrics"},
     {"methods", "models", "datasets"},

@@ -14,7 +14,7 @@ from torch_geometric.nn import GCNConv
 from conftest import random_graph
 from graphcal import CalibratedModel, observe, persist
 from graphcal.core import Calibration, Outputs
-from graphcal.identity import fingerprint
+from graphcal.graphs import fingerprint
 from graphcal.methods import SCAR, TemperatureScaling
 
 

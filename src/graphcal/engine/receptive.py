@@ -25,8 +25,7 @@ import torch
 from torch import Tensor
 
 from graphcal.engine.dropout import Dropout
-from graphcal.engine.features import Features
-from graphcal.engine.first_product import FirstProductCache, differentiable_first_product, first_product
+from graphcal.engine.features import Features, FirstProductCache, differentiable_first_product, first_product
 from graphcal.engine.sparse import Sparse
 
 T = TypeVar("T")

@@ -31,8 +31,7 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, FinalLayer, Outputs, fitted_on, fitting_nodes, training_set_of
-from graphcal.engine.likelihood import platt_targets, soft_nll
-from graphcal.engine.linear import fit_linear, loo_logits
+from graphcal.engine.linear import fit_linear, loo_logits, platt_targets, soft_nll
 from graphcal.graphs import structure
 from graphcal.methods.card import Card
 
@@ -134,7 +133,7 @@ class CentroidPull(Calibration):
     scale: Tensor  # () s, where there is a temperature
     gram: Tensor  # (C, C)
     bias: Tensor  # (C,)
-    train_keys: Tensor  # of the training nodes (graphcal.identity)
+    train_keys: Tensor  # of the training nodes (graphcal.graphs)
     temperature: bool
     guarded: bool  # the cap on w is on
     note: str

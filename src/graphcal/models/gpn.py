@@ -26,8 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcal.engine.dropout import Dropout, relu_dropout
-from graphcal.engine.inits import init_param
-from graphcal.engine.layers import Linear
+from graphcal.engine.layers import Linear, init_param
 from graphcal.engine.operators import symmetric
 from graphcal.engine.receptive import ReceptiveField
 from graphcal.models.config import ModelConfig, Replicas

@@ -30,7 +30,7 @@ class Training:
     hidden_channels: int = 64  # units of a hidden layer (of each head, for GAT)
     dropout: float = 0.5  # on hidden layers
     input_dropout: float = 0.0  # on the features
-    init: str = "uniform"  # graphcal.engine.inits.INITS
+    init: str = "uniform"  # graphcal.engine.layers.INITS
     lr: float = 0.01
     final_lr: float | None = None  # of the final layer; None: lr
     weight_decay: float = 5e-4

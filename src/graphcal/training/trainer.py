@@ -18,7 +18,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.checks import check_edges, check_labels
-from graphcal.engine.first_product import FirstProductCache
+from graphcal.engine.features import FirstProductCache
 from graphcal.engine.receptive import GraphInput, ReceptiveField, full_graph, receptive_fields
 from graphcal.models import Backbone, ModelConfig, TrainedGNN, backbone_of
 from graphcal.models.trained import graph_input

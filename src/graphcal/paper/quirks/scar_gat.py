@@ -53,7 +53,7 @@ class MixBeforeAttention(Calibration):
 
     alpha: Tensor  # ()
     beta: Tensor  # ()
-    train_keys: Tensor  # of the training nodes (graphcal.identity)
+    train_keys: Tensor  # of the training nodes (graphcal.graphs)
 
     def forward(self, out: Outputs) -> Tensor:
         handle = out.model

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Outputs, fitting_nodes
-from graphcal.engine.likelihood import mean_nll
+from graphcal.engine.linear import mean_nll
 from graphcal.graphs import structure
 from graphcal.methods.card import Card
 from graphcal.methods.scar import SCAR, CentroidPull, ScarObjective, centroid_pull, fit_pull
