@@ -10,9 +10,8 @@ import scipy.sparse as sp
 
 from graphcal.datasets import load
 from graphcal.datasets.arrays import GraphArrays
-from graphcal.datasets.protocols import draw
+from graphcal.datasets.protocols import Request, draw, stratified
 from graphcal.datasets.sources import find
-from graphcal.datasets.splits import Request, stratified
 
 
 def corafull_like() -> GraphArrays:

@@ -24,8 +24,7 @@ from typing import Any
 
 from graphcal.bench import preset_files
 from graphcal.bench.printed_numbers import look_up
-from graphcal.files import read_toml, reading
-from graphcal.limits import CELLS, RUNS
+from graphcal.files import CELLS, RUNS, read_toml, reading
 from graphcal.plugins import Names, taken_out
 
 PACKAGES: Names[ModuleType] = Names("preset", {"graphcal": preset_files})  # of TOML files

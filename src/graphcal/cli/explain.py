@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from graphcal.cli.graph_argument import graph_of
+from graphcal.cli.arguments import graph_of
 
 if TYPE_CHECKING:
     from graphcal.explanation import Explanation

@@ -10,9 +10,8 @@ import numpy as np
 
 from graphcal.datasets.arrays import GraphArrays
 from graphcal.datasets.catalog import NAMES, entry
-from graphcal.datasets.protocols import PROTOCOLS, draw, fitting
+from graphcal.datasets.protocols import PROTOCOLS, Request, Split, draw, fitting
 from graphcal.datasets.sources import at_hand, data_folder, find
-from graphcal.datasets.splits import Request, Split
 from graphcal.datasets.wheel import GRAPHS
 
 

@@ -14,8 +14,7 @@ from typing import Any
 from urllib.error import URLError
 from urllib.parse import urlsplit
 
-from graphcal.files import atomic_file
-from graphcal.limits import ANSWER_SECONDS, DOWNLOAD, DOWNLOAD_SECONDS
+from graphcal.files import ANSWER_SECONDS, DOWNLOAD, DOWNLOAD_SECONDS, atomic_file
 
 SCHEMES = ("https",)
 CHUNK = 1 << 16

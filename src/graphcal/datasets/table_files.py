@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from graphcal.files import reading
-from graphcal.limits import WORKING, check_memory, check_regular
+from graphcal.files import WORKING, check_memory, check_regular, reading
 
 BATCH = 8192  # rows of Parquet read at a time
 MARKS = (",", ";", "\t", "|")

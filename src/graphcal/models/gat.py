@@ -26,7 +26,7 @@ from graphcal.engine.layers import init_param, nodes_first
 from graphcal.engine.operators import add_self_loops
 from graphcal.engine.receptive import ReceptiveField
 from graphcal.engine.sparse import Sparse
-from graphcal.models.config import ModelConfig, Replicas
+from graphcal.models.replicas import ModelConfig, Replicas
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 import typer
 from torch_geometric.data import Data
 
-from graphcal.cli.graph_argument import graph_of
+from graphcal.cli.arguments import graph_of
 from graphcal.cli.shift import show_rows
 from graphcal.core import Recipe
 from graphcal.methods import SCAR, TemperatureScaling, Uncalibrated

@@ -20,7 +20,7 @@ from graphcal.core import Recipe
 from graphcal.methods import SCAR, GraphScaling, TemperatureScaling, Uncalibrated
 from graphcal.metrics import mean_scores
 from graphcal.metrics.bins import confidence
-from graphcal.metrics.ranking import auroc_of, grouped
+from graphcal.metrics.selective import auroc_of, grouped
 from graphcal.observation import observe
 from graphcal.shift.changes import with_mixed_features, with_rewired_edges, without_class
 from graphcal.study import Study

@@ -21,15 +21,13 @@ from graphcal.checks import check_edges, check_labels
 from graphcal.engine.features import FirstProductCache
 from graphcal.engine.receptive import GraphInput, ReceptiveField, full_graph, receptive_fields
 from graphcal.models import Backbone, ModelConfig, TrainedGNN, backbone_of
-from graphcal.models.trained import graph_input
-from graphcal.training.early_stopping import EarlyStopping
+from graphcal.models.replicas import graph_input
 from graphcal.training.loaders import Sampling
-from graphcal.training.loop import fit
+from graphcal.training.loop import EarlyStopping, fit
 from graphcal.training.losses import Targets
 from graphcal.training.minibatches import Batches, Loaders, batches_of, fit_batches
-from graphcal.training.publications import default_training
 from graphcal.training.runs import Replica, Run
-from graphcal.training.settings import Training
+from graphcal.training.settings import Training, default_training
 from graphcal.training.threads import Chunk, run_in_threads, split_into_chunks
 
 Progress = Callable[[int, int, int], None]  # epoch, epochs at most, replicas still training
