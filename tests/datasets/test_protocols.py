@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 from graphcal.datasets import load
 from graphcal.datasets.arrays import GraphArrays
+from graphcal.datasets.catalog import find
 from graphcal.datasets.protocols import Request, draw, stratified
-from graphcal.datasets.sources import find
 
 
 def corafull_like() -> GraphArrays:

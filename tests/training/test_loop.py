@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.nn.models import GCN as PyGGCN
 
-from graphcal.training import Training, train
+from graphcal.training import History, Training, train
 from graphcal.training.loop import EarlyStopping
 
 QUICK = Training(hidden_channels=8, epochs=30, patience=None)
@@ -123,3 +123,7 @@ def test_gats_rule_keeps_a_state_only_if_neither_is_worse():
 def test_a_loss_that_is_no_number_is_never_the_best():
     _, history = followed("loss", None, [float("nan")] * 3, [0.0] * 3)
     assert (history.best_epoch, history.epochs) == (-1, 3)
+
+
+def test_a_history_counts_its_epochs():
+    assert History(val_loss=[1.0, 0.5]).epochs == 2

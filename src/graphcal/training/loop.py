@@ -14,6 +14,7 @@ both       GAT's rule: a state is kept when neither is worse than the best of bo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +23,7 @@ from graphcal.engine.dropout import Dropout
 from graphcal.engine.receptive import ReceptiveField
 from graphcal.models import Replicas
 from graphcal.training.losses import CrossEntropy, Targets, accuracy, nll
-from graphcal.training.runs import History, Replica
-from graphcal.training.settings import Training
+from graphcal.training.settings import Replica, Training
 from graphcal.training.stacked_adam import StackedAdam
 from graphcal.training.threads import Chunk
 
@@ -70,6 +70,19 @@ def fit(
 def _check_loss(model: Replicas, training: Training) -> None:
     if model.has_own_loss and not isinstance(training.loss, CrossEntropy):
         raise ValueError(f"{type(model).__name__} has a loss of its own: {training.loss!r} cannot replace it")
+
+
+@dataclass
+class History:
+    """What happened, epoch by epoch, until the replica stopped."""
+
+    train_loss: list[float] = field(default_factory=list)
+    val_loss: list[float] = field(default_factory=list)
+    best_epoch: int = -1  # counted from 0; the state after this epoch is the one returned
+
+    @property
+    def epochs(self) -> int:
+        return len(self.val_loss)
 
 
 class EarlyStopping:

@@ -27,8 +27,7 @@ from graphcal.training.loaders import Sampling
 from graphcal.training.loop import EarlyStopping
 from graphcal.training.losses import Targets, accuracy, nll
 from graphcal.training.process_group import ProcessGroup
-from graphcal.training.runs import Replica
-from graphcal.training.settings import Training
+from graphcal.training.settings import Replica, Training
 from graphcal.training.stacked_adam import StackedAdam
 
 ORDER, STEP, VALIDATION = 1, 2, 3  # what a key is for

@@ -1,5 +1,7 @@
 """How a model is trained: one flat, frozen set of choices, and the sets that some paper or its code had, each with its source.
 
+A `Replica` is one run among many, with what it has of its own.
+
 The defaults are CaGCN's settings for a GCN (Wang et al., NeurIPS 2021, arXiv 2109.14285, and its official code): 64 hidden
 units, dropout 0.5 on the hidden layer only, Adam at 0.01 with coupled L2 5e-4 on all parameters, at most 2,000 epochs, patience
 100 on the validation cross-entropy, best state restored, initial weights uniform in +-1/sqrt(out).
@@ -25,6 +27,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcal.checks import check_mask
 from graphcal.models import BACKBONES, Backbone, name_of
 from graphcal.plugins import Names
 from graphcal.training.losses import CrossEntropy, Loss, loss_of
@@ -100,6 +106,42 @@ class Training:
             raise ValueError(f"a training has no setting {', '.join(unknown)}; it has {', '.join(names)}")
         loss = {"loss": loss_of(values["loss"])} if "loss" in values else {}
         return replace(self, **{**values, **loss})
+
+
+@dataclass(frozen=True, eq=False)
+class Replica:
+    """One run among many: its seed, and where it differs from the common `Training` and from the graph's own masks."""
+
+    seed: int
+    final_weight_decay: float | None = None  # None: the training's
+    weight_decay: float | None = None  # None: the training's
+    train_mask: Tensor | None = None  # (N,) None: the graph's
+    val_mask: Tensor | None = None  # (N,) None: the graph's
+
+    def weight_decays(self, training: Training) -> tuple[float, float]:
+        """(decay of all layers but the last, decay of the last)"""
+        decay = training.weight_decay if self.weight_decay is None else self.weight_decay
+        for final in (self.final_weight_decay, training.final_weight_decay):
+            if final is not None:
+                return decay, final
+        return decay, decay
+
+    def masks(self, data: Data) -> tuple[Tensor, Tensor]:
+        """(training nodes, validation nodes), checked"""
+        chosen = []
+        for name in ("train_mask", "val_mask"):
+            mask = getattr(self, name) if getattr(self, name) is not None else data.get(name)
+            if mask is None:
+                raise ValueError(f"the graph has no {name}: give it one, as a boolean tensor with one entry per node")
+            chosen.append(check_mask(mask, int(data.num_nodes), name))
+        train, val = chosen
+        both = (train & val).nonzero().flatten()
+        if len(both):
+            raise ValueError(
+                f"train_mask and val_mask share {len(both)} nodes (first: node {int(both[0])}): early stopping needs nodes the "
+                "model is not trained on"
+            )
+        return train, val
 
 
 _FOLDER = files("graphcal.training") / "published_settings"
