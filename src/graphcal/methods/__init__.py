@@ -24,6 +24,7 @@ from graphcal.methods.scar import SCAR
 from graphcal.methods.simcalib import SimCalib
 from graphcal.methods.simi_mailbox import SimiMailbox
 from graphcal.methods.spline import Spline
+from graphcal.methods.structured_scaling import StructuredMatrixScaling
 from graphcal.methods.temperature import TemperatureScaling
 from graphcal.methods.vector_scaling import VectorScaling
 from graphcal.methods.wats import WATS
@@ -52,6 +53,7 @@ __all__ = [
     "SimCalib",
     "SimiMailbox",
     "Spline",
+    "StructuredMatrixScaling",
     "TemperatureScaling",
     "Uncalibrated",
     "VectorScaling",
@@ -65,6 +67,7 @@ CALIBRATORS: Names[type[Recipe]] = Names(
         "platt": Platt,
         "vs": VectorScaling,
         "ms": MatrixScaling,
+        "sms": StructuredMatrixScaling,
         "ets": EnsembleTemperatureScaling,
         "isotonic": Isotonic,
         "histogram": HistogramBinning,
