@@ -96,11 +96,6 @@ def near(ours: Sample, published: Sample) -> bool:
     return abs(ours.mean - published.mean) <= ours.sd + published.sd
 
 
-def found_somewhere(ours: Sequence[Sequence[Sample]], published: Sequence[Sample]) -> int:
-    """Entries for which some column is near."""
-    return sum(any(near(sample, value) for sample in columns) for columns, value in zip(ours, published))
-
-
 def shuffled(tried: Sequence[TriedSetting], seed: int = 0, draws: int = DRAWS) -> tuple[int, int, float, float]:
     """Entries, how many are found somewhere, how many on average with shuffled values, and the chance of as many."""
     groups = list(by_entry([one for one in tried if one.experiment in SEARCHES]).values())
