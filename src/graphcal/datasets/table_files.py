@@ -1,6 +1,6 @@
 """One table on disk, Parquet or CSV, of which columns can be read.
 
-What a Parquet file announces is held against the limits of `files` before it is read: a run of equal values takes a few bytes there, whatever
+What a Parquet file announces is held against `files` before it is read: a run of equal values takes a few bytes there, whatever
 its length.
 """
 
