@@ -9,8 +9,8 @@
     test_masks
     self_loops, no_label           optional: nodes whose self loop was dropped, nodes without a label
 
-Nothing is pickled: files open with `allow_pickle=False`. Nothing is believed: announced sizes are held against `files` before
-memory is taken, the parts of a CSR matrix against each other, ids and labels against the number of nodes.
+Nothing is pickled: files open with `allow_pickle=False`. Nothing is believed: announced sizes are held against the limits
+in `files` before memory is taken, the parts of a CSR matrix against each other, ids and labels against the number of nodes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One table on disk, Parquet or CSV, of which columns can be read.
 
-What a Parquet file announces is held against `files` before it is read: a run of equal values takes a few bytes there, whatever
-its length.
+What a Parquet file announces is held against the limits in `files` before it is read: a run of equal values takes a few bytes
+there, whatever its length.
 """
 
 from __future__ import annotations
