@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.core import Calibration, Outputs
-from graphcal.limits import WORKING, check_memory
+from graphcal.files import WORKING, check_memory
 
 PLAIN: dict[str, type | tuple[type, ...]] = {
     "Tensor": Tensor,

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from graphcal import limits
+from graphcal import files
 from graphcal.containers.arrow import arrow_batches
 from graphcal.containers.avro import read_avro
 from graphcal.containers.batches import memory_of, refuse_repeats
@@ -26,8 +26,8 @@ from graphcal.tables.shards import read_shard
 @pytest.fixture
 def little(monkeypatch) -> None:
     """A megabyte for every file, and no more for larger ones."""
-    monkeypatch.setattr(limits, "MEMORY", 2**20)
-    monkeypatch.setattr(limits, "PER_BYTE", 1)
+    monkeypatch.setattr(files, "MEMORY", 2**20)
+    monkeypatch.setattr(files, "PER_BYTE", 1)
 
 
 def table(rows: int = 1000) -> pa.Table:

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from graphcal.containers.batches import refuse_repeats
-from graphcal.limits import allowed_memory, check_memory
+from graphcal.files import allowed_memory, check_memory
 
 PRIMITIVE = ("boolean", "int", "long", "float", "double", "bytes", "string")
 CODECS = ("null", "deflate", "snappy")

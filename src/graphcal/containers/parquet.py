@@ -1,7 +1,7 @@
 """What a Parquet file unpacks to, read off its page headers, without asking pyarrow.
 
 A page of a few bytes can announce 2 GB, or a hundred million equal values. Footer and page headers are Thrift structures in the
-compact protocol; here they are walked, and what a column takes in memory is held against `limits`:
+compact protocol; here they are walked, and what a column takes in memory is held against the limits of `files`:
 
     fixed width    values x width
     text           the unpacked pages; where an encoding repeats texts (a dictionary, shared prefixes), values x longest possible
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from graphcal.containers.batches import checked, is_text, refuse_repeats
-from graphcal.limits import PER_BYTE, check_memory
+from graphcal.files import PER_BYTE, check_memory
 
 WALKED = 2**31 // PER_BYTE  # bytes of a file
 WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}  # of the physical types; 6 is text, 7 of a width of its own

@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from graphcal.files import reading
-from graphcal.limits import WORKING, check_archive, check_memory
+from graphcal.files import WORKING, check_archive, check_memory, reading
 
 ASKED = re.compile(r"(?:Unsupported global: GLOBAL|Trying to load unsupported GLOBAL) (\S+)")
 

@@ -25,8 +25,7 @@ from graphcal.datasets.arrays import GraphArrays
 from graphcal.datasets.downloads import download
 from graphcal.datasets.planetoid import PARTS, read_planetoid
 from graphcal.datasets.raw import read_arxiv_year, read_benchmark, read_heterophilous
-from graphcal.files import read_toml, write_atomically
-from graphcal.limits import read_text
+from graphcal.files import read_text, read_toml, write_atomically
 
 OGB_ARXIV = "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
 CORA_ML = "https://github.com/abojchevski/graph2gauss/raw/master/data/cora_ml.npz"
