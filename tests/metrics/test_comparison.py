@@ -5,7 +5,7 @@ import torch
 from known_truth import predictions
 
 from graphcal.metrics import compare, compare_all, ece, holm
-from graphcal.metrics.comparison import seed_noise
+from graphcal.metrics.comparison import seed_noise, terms
 
 
 def pairs(scale_a, scale_b, simulations, N=1000):
@@ -120,3 +120,22 @@ def test_a_method_does_not_differ_from_itself_on_many_nodes(metric):
     log_probs, y = predictions(20_001, C=3)
     c = compare(log_probs, log_probs.clone(), y, metric)
     assert (c.difference, c.p) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("resampled", [True, False])
+def test_the_p_value_has_two_sides_and_is_that_of_a_z_test(resampled, monkeypatch):
+    """Means over many nodes: p is 2 (1 - Phi(|z|)), whether nodes are drawn again or their error is taken for normal."""
+    monkeypatch.setattr("graphcal.metrics.inputs.RESAMPLE_UP_TO", 10**6 if resampled else 10)
+    a, y = predictions(1500)
+    g = torch.Generator().manual_seed(0)
+    b = (a + 0.3 * torch.randn(a.shape, generator=g)).log_softmax(1)
+    each = terms(a, y, "nll") - terms(b, y, "nll")
+    for wanted in (0.0, 0.7, -1.3):  # shift one method until z is this
+        shift = wanted * float(each.std()) / 1500**0.5 - float(each.mean())
+        monkeypatch.setattr(
+            "graphcal.metrics.comparison.terms", lambda p, *_, s=shift: each + s if p is a else torch.zeros(1500)
+        )
+        c = compare(a, b, y, "nll", draws=4000, generator=g)
+        normal = torch.distributions.Normal(0.0, 1.0)
+        assert c.p == pytest.approx(2 * (1 - float(normal.cdf(torch.tensor(abs(wanted))))), abs=0.04)
+        assert (c.high - c.low) == pytest.approx(2 * 1.96 * float(each.std()) / 1500**0.5, rel=0.06)

@@ -26,7 +26,7 @@ def checked(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.Record
 
 def memory_of(batch: pa.RecordBatch) -> int:
     """Bytes of a batch when every row has its own values: 8 for each, and its texts."""
-    return sum(column.nbytes + 8 * len(column) + _repeated(column) for column in batch.columns)
+    return sum(int(column.nbytes) + 8 * len(column) + _repeated(column) for column in batch.columns)
 
 
 def _repeated(column: pa.Array) -> int:
@@ -34,7 +34,7 @@ def _repeated(column: pa.Array) -> int:
     if isinstance(column, pa.DictionaryArray):
         texts = column.dictionary
         if not (is_text(texts.type) or pa.types.is_binary(texts.type)) or not len(texts):
-            return len(column) * (texts.nbytes // max(len(texts), 1))
+            return len(column) * int(texts.nbytes // max(len(texts), 1))
         return int(pc.max(pc.binary_length(texts)).as_py() or 0) * len(column)
     if str(column.type).endswith("_view") and not pa.types.is_nested(column.type):
         views = np.frombuffer(column.buffers()[1], dtype="<i4").reshape(-1, 4)
