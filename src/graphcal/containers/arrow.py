@@ -1,5 +1,5 @@
 """Arrow's own files (IPC, Feather) and streams. A file is a stream between marks, and is read as that: its footer could point
-anywhere. Compressed buffers begin with the length they unpack to; the sum is held against the limits of `files` before any is unpacked.
+anywhere. Compressed buffers begin with the length they unpack to; the sum is held against the limits of `files` first.
 
 A message is a FlatBuffers table {0: version, 1: type, 2: header, 3: length}; the header of a batch {0: rows, 1: nodes,
 2: buffers, 3: compression}, that of a dictionary {0: id, 1: batch}. Format: https://arrow.apache.org/docs/format/Columnar.html
