@@ -28,6 +28,7 @@ LIBRARIES = (
     "hypothesis", "numpy", "pytest", "torch", "torch_geometric.data", "torch_geometric.loader", "torch_geometric.utils", "typer",
     "scipy.optimize", "scipy.sparse", "scipy.special", "scipy.stats", "sklearn.isotonic", "safetensors.torch", "pyarrow.parquet",
 )  # fmt: skip
+MEMORY = 12 * 2**30  # bytes of address space: a mutant may forget to refuse a file
 LIMIT = 240  # seconds of a processor for the tests of one mutant; four times that by the clock
 
 
@@ -73,6 +74,7 @@ def passes(tree: Path, tests: tuple[str, ...]) -> bool:
 
         os.setsid()
         resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 5))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         os.chdir(tree)
         sys.path.insert(0, str(tree / "src"))
         os.environ["PYTHONPATH"] = str(tree / "src")
