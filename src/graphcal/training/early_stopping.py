@@ -1,6 +1,7 @@
 """The best state of every replica, and when it has seen enough.
 
 loss       the state with the lowest validation cross-entropy; stop after `patience` epochs without a lower one
+refinement the same after the best temperature of the epoch: what calibration could not repair (arXiv:2501.19195)
 accuracy   the same with the highest validation accuracy
 both       GAT's rule: a state is kept when neither is worse than the best of both so far; an epoch counts as progress when
            either is not worse

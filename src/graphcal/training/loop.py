@@ -17,7 +17,7 @@ from graphcal.engine.dropout import Dropout
 from graphcal.engine.receptive import ReceptiveField
 from graphcal.models import Replicas
 from graphcal.training.early_stopping import EarlyStopping
-from graphcal.training.losses import CrossEntropy, Targets, accuracy, nll
+from graphcal.training.losses import CrossEntropy, Targets, accuracy, nll, refined_nll
 from graphcal.training.runs import Replica
 from graphcal.training.settings import Training
 from graphcal.training.stacked_adam import StackedAdam
@@ -49,8 +49,9 @@ def fit(
         optimizer.step(loss.sum())
         with torch.no_grad():
             logits = model(val_field)
-            val_loss = nll(logits, val_targets)
-            val_accuracy = None if training.monitor == "loss" else accuracy(logits, val_targets)
+            val_loss = (refined_nll if training.monitor == "refinement" else nll)(logits, val_targets)
+            by_loss = training.monitor in ("loss", "refinement")
+            val_accuracy = None if by_loss else accuracy(logits, val_targets)
         going_on = stopping.update(epoch, model, loss, val_loss, val_accuracy)
         if not going_on.all():
             stopping.keep(going_on)

@@ -13,7 +13,7 @@ from typing import Any
 
 from graphcal.training.losses import CrossEntropy, Loss, loss_of
 
-MONITORS = ("loss", "accuracy", "both")
+MONITORS = ("loss", "refinement", "accuracy", "both")
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Training:
     final_weight_decay: float | None = None  # lambda_K; None: weight_decay
     epochs: int = 2000
     patience: int | None = 100  # epochs without improvement; None: train to the end
-    monitor: str = "loss"  # on validation nodes: loss, accuracy, or both (GAT's rule, see early_stopping.py)
+    monitor: str = "loss"  # on validation nodes: loss, refinement, accuracy, or both (see early_stopping.py)
     loss: Loss = field(default_factory=CrossEntropy)
 
     def __post_init__(self) -> None:
