@@ -190,3 +190,14 @@ def test_calibration_state_is_its_constructors_arguments():
     assert shift.settings == {"note": "hello"}
     assert list(shift.state_dict()) == ["by"]
     assert repr(shift) == "Shift(by=[1, 1], note='hello')"
+
+
+def test_logits_of_another_number_of_classes_are_refused():
+    out = model_outputs()
+    other = Outputs(out.logits[:, :-1], Data(edge_index=out.graph.edge_index, num_nodes=out.num_nodes))
+    calibration = CALIBRATORS["ts"]().fit(out, on=out.graph.val_mask)
+    with pytest.raises(ValueError, match=f"fitted on {out.num_classes} classes, the logits have {out.num_classes - 1}"):
+        calibration(other)
+    assert calibration(out).shape == out.logits.shape
+    calibration.num_classes = None  # as of older files, which did not say
+    assert calibration(other).shape == other.logits.shape

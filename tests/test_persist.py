@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
+from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
 
 import graphcal
@@ -16,7 +17,7 @@ from conftest import random_graph
 from graphcal import CalibratedModel, observe, persist
 from graphcal.core import Calibration, Outputs
 from graphcal.graphs import fingerprint
-from graphcal.methods import SCAR, TemperatureScaling
+from graphcal.methods import CALIBRATORS, SCAR, TemperatureScaling
 from graphcal.persist import installed_versions
 
 
@@ -151,16 +152,18 @@ def test_what_cannot_be_restored_is_refused(tmp_path):
     path.write_bytes(b"not a tensor file at all")
     with pytest.raises(ValueError, match="not a readable safetensors file"):
         persist.restore(path)
-    save_file({"scale": torch.ones(1)}, path)
-    with pytest.raises(ValueError, match="not a calibration saved by"):
-        persist.restore(path)
+    for metadata in (None, {"format": "pt"}):
+        save_file({"scale": torch.ones(1)}, path, metadata=metadata)
+        with pytest.raises(ValueError, match="not a calibration saved by"):
+            persist.restore(path)
     with_header(path, "{")
     with pytest.raises(ValueError, match="damaged graphcal header"):
         persist.restore(path)
     good = GOOD
-    with_header(path, json.dumps({**good, "format": 99}))
-    with pytest.raises(ValueError, match="format 99"):
-        persist.restore(path)
+    for form in (99, 0, "3", None):
+        with_header(path, json.dumps({**good, "format": form, "versions": form}))
+        with pytest.raises(ValueError, match=f"format {form!r} .*this version reads formats 1, 2, 3"):
+            persist.restore(path)
     with_header(path, json.dumps({**good, "class": "os:system"}))
     with pytest.raises(ValueError, match=r"'os:system', which is not known here; known: .*Temperature"):
         persist.restore(path)
@@ -278,3 +281,26 @@ def test_versions_are_those_of_the_packages_in_use() -> None:
     assert versions["graphcal"] == graphcal.__version__
     assert versions["torch"] == torch.__version__
     assert {"python", "torch_geometric", "numpy", "scipy", "scikit-learn"} <= versions.keys()
+
+
+def test_what_a_damaged_file_does_when_it_is_applied_is_said_of_the_file(out, tmp_path):
+    """Of a calibration that reads the graph nothing can be tried before there is one."""
+    path = persist.save(cagcn(out), tmp_path / "c.safetensors")
+    whole = persist.restore(path)
+    assert torch.equal(whole(out), cagcn(out)(out))
+    name = next(name for name, tensor in whole.named_buffers() if tensor.dim() == 2)
+    setattr(whole, name, torch.ones(3, 1000))
+    with pytest.raises(ValueError, match=r"c\.safetensors: its .* cannot be applied to 300 nodes with 4 classes"):
+        whole(out)
+    broken = persist.restore(path)
+    broken.forward = lambda out: out.logits  # numbers, but no log-probabilities
+    with pytest.raises(ValueError, match=r"c\.safetensors is damaged: its .* gives no log-probabilities"):
+        broken(out)
+    with pytest.raises(
+        ValueError, match=r"c\.safetensors: this calibration was fitted on 4 classes, the logits have 3"
+    ):
+        persist.restore(path)(Outputs(out.logits[:, :3], Data(num_nodes=300)))
+
+
+def cagcn(out):
+    return CALIBRATORS["cagcn"](epochs=2).fit(out, on=out.graph.val_mask)

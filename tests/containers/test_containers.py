@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+import time
 import zlib
 from pathlib import Path
 
@@ -149,6 +150,25 @@ def test_columns_of_one_name(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="two columns are called ''"):
         refuse_repeats([""] * 300_000, tmp_path)  # in no time: a header of commas
     refuse_repeats(["a", "b"], tmp_path)
+
+
+@pytest.mark.parametrize("header", [",", "\n\n,", "x"])
+def test_a_header_of_very_many_columns_is_refused_before_it_is_parsed(tmp_path: Path, header: str) -> None:
+    """pyarrow takes 3 GB for 400,000 commas."""
+    (tmp_path / "t.csv").write_text(header + "," * 400_000 + "\n")
+    with pytest.raises(ValueError, match=r"t\.csv: its 400,00[12] columns would take 6\.6 GB"):
+        read_shard(tmp_path / "t.csv")
+
+
+def test_a_wide_table_is_read_in_time(tmp_path: Path) -> None:
+    """20,000 columns: nothing looks for a name in a list of names."""
+    from graphcal.tables.reading import read_table
+
+    names, rows = [f"logit_{k}" for k in range(20_000)], ["0.5"] * 20_000
+    (tmp_path / "t.csv").write_text(",".join(["node_id", *names]) + "\n" + ",".join(["7", *rows]) + "\n")
+    started = time.process_time()
+    assert read_table(tmp_path / "t.csv").num_classes == 20_000
+    assert time.process_time() - started < 10
 
 
 def zigzag(number: int) -> bytes:

@@ -124,6 +124,23 @@ def test_small_classes_give_half() -> None:
     assert "1 classes have fewer than 400 nodes" in data.notes[0]
 
 
+@pytest.mark.parametrize(("nodes", "rate", "val", "test"), [(40, 5, 15, 15), (9, 3, 2, 3)])
+def test_a_small_graph_keeps_half_of_the_rest_for_test(nodes: int, rate: int, val: int, test: int) -> None:
+    split = draw("per-class", graph_of(nodes), Request("citeseer", rate))
+    assert (len(split.train), len(split.val), len(split.test)) == (nodes - val - test, val, test)
+    assert f"only {val} validation nodes: the graph is too small for 500" in split.notes
+
+
+def test_a_graph_without_nodes_to_test_on_is_refused() -> None:
+    with pytest.raises(ValueError, match="citeseer: 1 labels per class leave 1 nodes for validation and test"):
+        draw("per-class", graph_of(2, classes=1), Request("citeseer", 1))
+
+
+def graph_of(nodes: int, classes: int = 2) -> GraphArrays:
+    labels = np.arange(nodes) % classes
+    return GraphArrays(np.zeros((2, 0), np.int32), sp.csr_matrix((nodes, 3), dtype=np.float32), labels)
+
+
 def test_random_shares() -> None:
     data = load("citeseer", "random")
     assert [int(data[f"{part}_mask"].sum()) for part in ("train", "val", "test")] == [662, 332, 2318]

@@ -3,6 +3,7 @@ more memory than the file they come from may fill."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from graphcal.files import check_memory
+
+COLUMN = 1 << 14  # bytes that pyarrow takes for a column of CSV, whatever is in it
 
 
 def checked(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
@@ -44,6 +47,14 @@ def _repeated(column: pa.Array) -> int:
 
 def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def check_width(path: Path, delimiter: str) -> None:
+    """Refuse a CSV file whose header has more columns than the file may fill memory for: a comma makes one."""
+    with open(path, "rb") as file:
+        header = re.search(rb"[^\r\n]+", file.read(1 << 24))
+    columns = 1 + (header[0].count(delimiter.encode()) if header else 0)
+    check_memory(path, COLUMN * columns, f"its {columns:,} columns")
 
 
 def refuse_repeats(names: list[str], path: Path) -> None:

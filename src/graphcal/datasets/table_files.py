@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from graphcal.containers.batches import is_text
+from graphcal.containers.batches import check_width, is_text
 from graphcal.containers.parquet import check_pages
 from graphcal.files import WORKING, check_memory, check_regular, reading
 
@@ -103,6 +103,7 @@ def _csv_names(path: Path, delimiter: str) -> tuple[str, ...]:
             header = file.readline(1 << 24).rstrip("\r\n")
     except UnicodeDecodeError:
         raise ValueError(f"{path}: not UTF-8 text; save the table again with the encoding UTF-8") from None
+    check_width(path, delimiter)
     with reading(path, "a readable CSV file"):
         parse = pyarrow.csv.ParseOptions(delimiter=delimiter)
         with pyarrow.csv.open_csv(path, parse_options=parse) as file:

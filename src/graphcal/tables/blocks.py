@@ -35,7 +35,8 @@ def scores_of(
 def check_columns(batch: pa.RecordBatch | pa.Table, layout: TableLayout, where: str | Path) -> None:
     """Refuse a batch that lacks a column of scores, or one that its layout stands on."""
     needed = [*layout.scores, *(layout.roles[r] for r in NEEDED.get(layout.form, ()) if r in layout.roles)]
-    missing = [name for name in needed if name not in batch.schema.names]
+    there = set(batch.schema.names)
+    missing = [name for name in needed if name not in there]
     if missing:
         raise ValueError(f"{where}: no column {missing[0]!r}; the columns are {', '.join(batch.schema.names)}")
 

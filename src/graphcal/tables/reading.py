@@ -139,7 +139,8 @@ def check_shards(tables: Sequence[pa.Table], files: Source, classes: bool) -> No
     """Refuse shards that do not have the columns of the first, and what the engine wrote without a confidence."""
     first = tables[0].schema
     for shard, table in zip(files.shards, tables):
-        missing = [name for name in first.names if name not in table.column_names]
+        there = set(table.column_names)
+        missing = [name for name in first.names if name not in there]
         if missing:
             raise ValueError(f"{shard}: no column {missing[0]!r}, which {files.shards[0].name} has")
     if files.check is not None:
@@ -160,7 +161,8 @@ def assembled(
         whole = pa.concat_tables(tables, promote_options="permissive")
         scores, order = long_block(whole, layout, names, shards[0])
         return scores, order, long_rows(whole, layout)
-    others = [name for name in tables[0].column_names if name not in layout.scores or layout.form == "top-label"]
+    scored = set(layout.scores) if layout.form != "top-label" else set()
+    others = [name for name in tables[0].column_names if name not in scored]
     rows = pa.concat_tables([table.select(others) for table in tables], promote_options="permissive")
     if layout.form == "top-label":
         order = top_label_classes(rows, layout, names, labels, shards[0])

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from graphcal.containers.arrow import arrow_batches, arrow_schema
 from graphcal.containers.avro import read_avro
-from graphcal.containers.batches import refuse_repeats
+from graphcal.containers.batches import check_width, refuse_repeats
 from graphcal.containers.parquet import parquet_batches, read_parquet
 
 FORMATS = {
@@ -117,17 +117,22 @@ def rows_of(path: Path) -> int:
 
 def read_csv(path: Path) -> pa.Table:
     """A CSV file. Columns of whole numbers written with leading zeros, as ids are, stay text."""
-    parse = pa.csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+    mark = "\t" if path.suffix.lower() == ".tsv" else ","
+    check_width(path, mark)
+    parse = pa.csv.ParseOptions(delimiter=mark)
     head = pa.csv.open_csv(path, parse_options=parse).schema.names
     refuse_repeats(head, path)
     ids = {name: pa.string() for name in head if re.search(r"(id|entity|node|src|dst|source|target)$", name, re.I)}
     convert = pa.csv.ConvertOptions(column_types=ids, null_values=[""], strings_can_be_null=True)
     table = pa.csv.read_csv(path, parse_options=parse, convert_options=convert)
-    for name in ids:
-        plain = pc.match_substring_regex(table[name], r"^(0|-?[1-9][0-9]{0,17})$")
-        if table.num_rows and pc.all(plain).as_py():
-            table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.int64()))
-    return table
+    columns = {name: _numbers(column) if name in ids else column for name, column in zip(head, table.columns)}
+    return pa.table(columns) if ids else table
+
+
+def _numbers(ids: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Ids as whole numbers where each is written as one."""
+    plain = pc.match_substring_regex(ids, r"^(0|-?[1-9][0-9]{0,17})$")
+    return ids.cast(pa.int64()) if len(ids) and pc.all(plain).as_py() else ids
 
 
 def read_npz(path: Path) -> pa.Table:
