@@ -42,7 +42,7 @@ from graphcal.tables.calibration import (
     remember_classes,
     write_calibrated,
 )  # fmt: skip
-from graphcal.tables.contexts import read_edges
+from graphcal.tables.edge_files import read_edges
 from graphcal.tables.exporting import calibrated_table, class_names_of
 from graphcal.tables.reading import PredictionTable
 from graphcal.tables.splits import drawn

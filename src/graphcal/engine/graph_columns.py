@@ -13,6 +13,7 @@ without neighbours has none of them: they count as average, and a fact of its ow
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -101,18 +102,28 @@ def read_context(out: Outputs, layout: Layout, scale: Tensor, labels: Tensor | N
     if not layout.graph or out.graph.get("edge_index") is None:
         return out.logits.new_full((out.num_nodes, layout.context), torch.nan, dtype=torch.double)
     graph = structure(out.graph)
-    facts = node_features(out)[:, : GRAPH_FACTS - 1]
-    alone = (graph.degree == 0)[:, None]
-    absent = torch.tensor([False, True, True, False, True, True, True], device=alone.device)
-    facts = torch.where(alone & absent, torch.zeros_like(facts), facts)
-    one, two = walk_means(graph, (scale.double() * out.logits.double()).softmax(-1))
-    parts = [facts, alone.double(), log_opinion(one), log_opinion(two)]
+    opinions = [log_opinion(mean) for mean in walk_means(graph, (scale.double() * out.logits.double()).softmax(-1))]
     if layout.labels:
-        unknown = torch.full((out.num_nodes,), -1, device=alone.device)
-        parts += label_opinion(graph, unknown if labels is None else labels, layout.classes)
-    context = torch.cat(parts, 1)
-    context[:, 0].masked_fill_(graph.train_mask | ~graph.train_mask.any(), torch.nan)
-    return context if alone_is_known else context.masked_fill(alone, torch.nan)
+        unknown = torch.full((out.num_nodes,), -1, device=out.logits.device)
+        opinions += label_opinion(graph, unknown if labels is None else labels, layout.classes)
+    unplaced = graph.train_mask | ~graph.train_mask.any()
+    return context_rows(node_features(out), graph.degree == 0, opinions, unplaced, alone_is_known)
+
+
+def context_rows(
+    features: Tensor, alone: Tensor, opinions: Sequence[Tensor], unplaced: Tensor, alone_is_known: bool
+) -> Tensor:
+    """The context (n, K) of nodes with these `node_features` (n, 8) and opinions of others (n, C) each.
+
+    ``alone`` (n,) are nodes without neighbours; ``unplaced`` (n,) those of which it does not count whether they are next to the
+    training set.
+    """
+    absent = torch.tensor([False, True, True, False, True, True, True], device=alone.device)
+    facts = features[:, : GRAPH_FACTS - 1]
+    facts = torch.where(alone[:, None] & absent, torch.zeros_like(facts), facts)
+    context = torch.cat([facts, alone[:, None].double(), *opinions], 1)
+    context[:, 0].masked_fill_(unplaced, torch.nan)
+    return context if alone_is_known else context.masked_fill(alone[:, None], torch.nan)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -63,6 +64,10 @@ def refuse_duplicates(ids: pa.Array, where: str | Path) -> None:
         return
     counts = pc.value_counts(ids)
     example = counts.filter(pc.greater(counts.field("counts"), 1))[0]["values"].as_py()
+    refuse_repeats(where, again, example)
+
+
+def refuse_repeats(where: str | Path, again: int, example: object) -> NoReturn:
     raise ValueError(f"{where}: {again:,} rows repeat an id (first: {example!r}); an id must be there once")
 
 
@@ -75,10 +80,14 @@ def edge_rows(source: pa.Array, target: pa.Array, ids: pa.Array, where: str | Pa
         rows = pc.index_in(wanted, value_set=known)
         if rows.null_count:
             strange = pc.unique(wanted.filter(rows.is_null()))
-            raise ValueError(
-                f"{where}: {rows.null_count:,} ends of edges name {len(strange):,} nodes without a prediction (first: "
-                f"{strange[0].as_py()!r}). A neighbourhood that is cut off misleads a graph-aware calibration: predict all nodes "
-                "(GraphStorm: infer_all_target_nodes), or leave the edges to such nodes out of the file on purpose"
-            )
+            refuse_unknown_ends(where, rows.null_count, len(strange), strange[0].as_py())
         ends.append(rows.to_numpy(zero_copy_only=False).astype(np.int64))
     return np.stack(ends)
+
+
+def refuse_unknown_ends(where: str | Path, ends: int, nodes: int, example: object) -> NoReturn:
+    raise ValueError(
+        f"{where}: {ends:,} ends of edges name {nodes:,} nodes without a prediction (first: {example!r}). A neighbourhood that "
+        "is cut off misleads a graph-aware calibration: predict all nodes (GraphStorm: infer_all_target_nodes), or leave the "
+        "edges to such nodes out of the file on purpose"
+    )

@@ -12,7 +12,7 @@ Data's ``map_batches(batch_format="pyarrow")``, and ``Scorer.map`` that of Spark
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -57,11 +57,19 @@ class Scorer:
         return self(pa.RecordBatch.from_pylist([], schema=schema)).schema
 
     def profiled(
-        self, batch: Batch, context: Array | None = None, where: str | Path = "the batch", first_row: int = 0
+        self,
+        batch: Batch,
+        context: Array | Callable[[int], Array] | None = None,
+        where: str | Path = "the batch",
+        first_row: int = 0,
     ) -> tuple[Batch, Profile]:
-        """The same, and what its rows are like, for a comparison with those of the fit."""
+        """The same, and what its rows are like, for a comparison with those of the fit.
+
+        A ``context`` that is a function is asked for the rows of as many predictions as the batch has.
+        """
         logits = self.logits(batch, where, first_row)
-        probs, pred = calibrated_block(self.calibration, logits, context)
+        known = context(len(logits[0])) if callable(context) else context
+        probs, pred = calibrated_block(self.calibration, logits, known)
         added = calibrated_columns(batch, self.layout, self.classes, probs, pred, where)
         made = with_columns(batch, added, () if self.keep_scores else self.layout.scores)
         return made, Profile.of(probs.max(0) if len(pred) else np.empty(0, np.float32), pred, len(self.classes))
