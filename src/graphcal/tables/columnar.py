@@ -4,6 +4,7 @@ The common calibrations are written out for such blocks in NumPy, where a softma
 
     Identity, Temperature, ScaleAndShift    z' = a z + b, per class
     CentroidPull (SCAR)                     z' = z + w (t - z), or s z + w t; w capped where the prediction would change
+    GraphScaled                             see `graphcal.tables.stacked_blocks`
 
 Everything else goes through `Calibration.from_context`. Both give the same to 1e-6 (tested).
 """
@@ -18,12 +19,15 @@ import torch
 from numpy.typing import NDArray
 
 from graphcal.core import Calibration
+from graphcal.methods.graph_scaling import GraphScaled
 from graphcal.methods.none import Identity
 from graphcal.methods.scar import NEAR, TRAINING, CentroidPull
 from graphcal.methods.temperature import Temperature
 from graphcal.methods.vector_scaling import ScaleAndShift
+from graphcal.tables.stacked_blocks import StackedBlocks
 
 BLOCK = 1 << 13  # rows whose columns stay in the processor's cache
+STACKED_BLOCK = 1 << 11  # the same, of several members
 
 Array = NDArray[Any]
 Columns = Sequence[Array] | Array  # C columns (n,)
@@ -34,6 +38,14 @@ def calibrated_block(calibration: Calibration, logits: Columns, context: Array |
     n = len(logits[0])
     probs, pred = np.empty((len(logits), n), dtype=np.float32), np.empty(n, dtype=np.int16)
     affine, scar = affine_of(calibration, len(logits)), calibration if isinstance(calibration, CentroidPull) else None
+    if isinstance(calibration, GraphScaled) and (context is not None or not calibration.graph):
+        stacked = StackedBlocks(calibration)
+        for at in range(0, n, STACKED_BLOCK):
+            rows = slice(at, at + STACKED_BLOCK)
+            block = np.stack([column[rows] for column in logits])
+            stacked(block, None if context is None else context[rows], probs[:, rows])
+            pred[rows] = block.argmax(0) if stacked.keep else probs[:, rows].argmax(0)
+        return probs, pred
     if affine is None and scar is None:
         return by_rows(calibration, logits, context, probs, pred)
     for at in range(0, n, BLOCK):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from graphcal.tables.joining import refuse_repeats, refuse_unknown_ends
 
-MEMORY = "600MB"  # of DuckDB
+MEMORY = "400MB"  # of DuckDB
 NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"  # as text: what an id that is a number looks like
 FETCH = 1 << 20  # rows
 
