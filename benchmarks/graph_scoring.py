@@ -6,7 +6,7 @@
 
 The calibrator is graph scaling with ten classes, which reads all there is: agreement and opinions one and two steps away, degree,
 distance from the training set. Every measurement is a process of its own; its peak is of the whole process, torch and other
-libraries (about 400 MB) included, as the kernel counts it (VmHWM). Disk is what the hidden folder held at the end, before it went.
+libraries (about 400 MB) included, as the kernel counts it (VmHWM).
 """
 
 from __future__ import annotations
@@ -101,7 +101,18 @@ def run_once(folder: Path, out: Path, calibrator: Path, workers: int) -> dict[st
 def measured(nodes: int, ids: str, folder: Path, calibrator: Path, workers: int) -> dict[str, Any]:
     source, out = folder / f"{ids}-{nodes}", folder / "scored"
     write_graph(source, nodes, ids)
-    command = [sys.executable, __file__, "--one", source, "--out", out, "--calibrator", calibrator, "--workers", workers]
+    command = [
+        sys.executable,
+        __file__,
+        "--one",
+        source,
+        "--out",
+        out,
+        "--calibrator",
+        calibrator,
+        "--workers",
+        workers,
+    ]
     done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
     shutil.rmtree(source)
     shutil.rmtree(out)
@@ -119,10 +130,10 @@ def markdown(found: list[dict[str, Any]]) -> list[str]:
     lines = [
         "## With edges",
         "",
-        f"`graphcal score --edges --train-ids` with graph scaling, {CLASSES} classes, {DEGREE} random edges per node, "
-        "(benchmarks/graph_scoring.py). Logits, edges and sums over neighbours lie in files: peak memory does not grow with nodes "
-        "and edges. Ids that are not row numbers are joined by DuckDB, which may use 600 MB. Random edges are the worst case: "
-        "every block of the adjacency matrix has some.",
+        f"`graphcal score --edges --train-ids` with graph scaling, {CLASSES} classes, {DEGREE} random edges per node "
+        "(benchmarks/graph_scoring.py). Logits, edges and sums over neighbours lie in files: peak memory does not grow with "
+        "nodes and edges. Ids that are not row numbers are joined by DuckDB, which may use 400 MB. Random edges are the worst "
+        "case: every block of the adjacency matrix has some.",
         "",
         "| ids | nodes | edges | seconds | processor s | nodes per processor s | peak MB |",
         "|---|---:|---:|---:|---:|---:|---:|",

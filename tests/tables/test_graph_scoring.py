@@ -1,4 +1,4 @@
-"""Scoring with edges, everything in files: the same facts and probabilities as in memory, from any ids, layout and number of parts."""
+"""Scoring with edges, everything in files: facts and probabilities are those in memory, for any ids, layout and parts."""
 
 import hashlib
 import os
@@ -176,7 +176,12 @@ def test_what_is_read_in_memory_gives_the_same(out, fitted, tmp_path, monkeypatc
 
 @pytest.mark.parametrize(
     ("ids", "end", "shown"),
-    [("in order", N + 3, "703"), ("shuffled", 10**6, "1000000"), ("text", "ghost", "'ghost'"), ("in order", "x", "'x'")],
+    [
+        ("in order", N + 3, "703"),
+        ("shuffled", 10**6, "1000000"),
+        ("text", "ghost", "'ghost'"),
+        ("in order", "x", "'x'"),
+    ],
 )
 def test_an_unknown_end_is_named_and_nothing_is_left(out, fitted, tmp_path, ids, end, shown):
     preds, path, train = written(out, tmp_path / "in", ids)
@@ -194,7 +199,7 @@ def test_an_unknown_end_is_named_and_nothing_is_left(out, fitted, tmp_path, ids,
 
 
 def test_repeated_ids_strange_training_ids_and_missing_columns_are_refused(out, fitted, tmp_path):
-    preds, path, train = written(out, tmp_path / "in", "text")
+    preds, path, _ = written(out, tmp_path / "in", "text")
     saved = gc.save(fitted["rbs"], tmp_path / "c.safetensors")
     pq.write_table(pa.table({"id": ["n0001", "nobody"]}), tmp_path / "t.parquet")
     with pytest.raises(ValueError, match=r"t\.parquet: 1 ids have no prediction \(first: 'nobody'\)"):
@@ -212,7 +217,9 @@ def test_a_calibration_that_needs_the_whole_graph_is_refused(out, tmp_path):
     preds, path, _ = written(out, tmp_path / "in", "in order")
     calibration = CALIBRATORS["gats"](epochs=1).fit(out, on=out.graph.val_mask)
     saved = gc.save(calibration, tmp_path / "c.safetensors")
-    with pytest.raises(ValueError, match="needs the whole graph at once and cannot score a table in parts: calibrate the table"):
+    with pytest.raises(
+        ValueError, match="needs the whole graph at once and cannot score a table in parts: calibrate the table"
+    ):
         score(saved, preds, tmp_path / "out", path)
 
 

@@ -56,11 +56,12 @@ def calibrated_block(calibration: Calibration, logits: Columns, context: Array |
                 np.multiply(block[c], scale, out=out[c])
                 if shift:
                     out[c] += shift
-            pred[rows] = winners(out)
+            pred[rows], top = winners(out)
+            normalise(out, top)
         elif scar is not None:
-            pred[rows] = winners(block)
+            pred[rows] = winners(block)[0]
             pull_block(scar, block, pred[rows], None if context is None else context[rows, 0], out)
-        normalise(out)
+            normalise(out, out.max(0))
     return probs, pred
 
 
@@ -75,20 +76,20 @@ def affine_of(calibration: Calibration, classes: int) -> tuple[list[Any], list[A
     return None
 
 
-def normalise(z: Array) -> None:
-    """Softmax along the first axis, in place."""
-    z -= z.max(0)
+def normalise(z: Array, top: Array) -> None:
+    """Softmax along the first axis, in place; ``top`` (n,) is the largest of each column."""
+    z -= top
     np.exp(z, out=z)
     z *= np.reciprocal(z.sum(0))
 
 
-def winners(columns: Columns) -> Array:
-    """The class of the highest score, the first where several are."""  # (n,)
+def winners(columns: Columns) -> tuple[Array, Array]:
+    """The class of the highest score, the first where several are, and that score, (n,) each."""
     best, found = columns[0].copy(), np.zeros(len(columns[0]), dtype=np.int16)
     for c in range(1, len(columns)):
         np.maximum(found, (columns[c] > best) * np.int16(c), out=found)
         np.maximum(best, columns[c], out=best)
-    return found
+    return found, best
 
 
 def pull_block(scar: CentroidPull, z: Columns, pred: Array, side: Array | None, out: Array) -> None:
@@ -110,7 +111,7 @@ def pull_block(scar: CentroidPull, z: Columns, pred: Array, side: Array | None, 
             cap = room.min(0) * np.float32(1 - 1e-3)
             w = np.where(np.abs(w) > cap, np.sign(w) * cap, w)
     np.add(base, w * direction, out=out)
-    lost_rows = (winners(out) != pred) if scar.guarded else np.zeros(len(pred), dtype=bool)
+    lost_rows = (winners(out)[0] != pred) if scar.guarded else np.zeros(len(pred), dtype=bool)
     if side is not None:
         lost_rows |= side == TRAINING
     out[:, lost_rows] = block[:, lost_rows]

@@ -22,7 +22,8 @@ from graphcal.tables.disk_columns import ColumnSource, DiskColumns
 
 BITS = 20  # of a node's place in its part, at most
 FEWEST_BITS = 10
-EDGES = 1 << 22  # in a block, and of what is gathered before it is written
+EDGES = 1 << 22  # in a block
+GATHERED = 1 << 20  # edges, before they are written
 COLUMNS = 12  # that are summed at once
 
 Array = NDArray[Any]
@@ -84,7 +85,7 @@ def write_blocks(
         bits -= 1
     folder.mkdir()
     blocks = EdgeBlocks(folder, num_nodes, bits)
-    for piece in gathered(edges, EDGES):
+    for piece in gathered(edges, GATHERED):
         _append(blocks, *piece)
     for part in range(blocks.parts):
         if progress:

@@ -89,4 +89,5 @@ def calibrated_table(out: Outputs, log_probs: Tensor) -> pa.Table:
     probs = np.ascontiguousarray(log_probs.exp().float().cpu().numpy().T)
     table = predictions_of(out)
     layout = TableLayout("wide", "logits", tuple(f"logit_{name}" for name in names))
-    return with_columns(table, calibrated_columns(table, layout, names, probs, probs.argmax(0).astype(np.int16)))
+    pred = probs.argmax(0).astype(np.int16)
+    return with_columns(table, calibrated_columns(table, layout, names, probs, pred, probs.max(0)))

@@ -21,7 +21,7 @@ from graphcal.tables.joining import refuse_repeats, refuse_unknown_ends
 
 MEMORY = "400MB"  # of DuckDB
 NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"  # as text: what an id that is a number looks like
-FETCH = 1 << 20  # rows
+FETCH = 1 << 18  # rows
 
 Array = NDArray[Any]
 Refuse = Callable[[str | Path, int, int, object], NoReturn]  # where, how many, how many different, one of them
@@ -89,8 +89,9 @@ class RowNumbers:
         strange = ", ".join(f"CASE WHEN t{k}.row IS NULL THEN {name} END AS u{k}" for k, name in enumerate(names))
         with self._database() as database:
             database.register("given", pa.RecordBatchReader.from_batches(schema, source))
-            answer = database.sql(f"SELECT {found}, {strange} FROM given {joins}").fetch_arrow_reader(FETCH)
-            for batch in answer:
+            answer = database.sql(f"SELECT {found}, {strange} FROM given {joins}")
+            stream = getattr(answer, "to_arrow_reader", None) or answer.fetch_arrow_reader  # its name before DuckDB 1.5
+            for batch in stream(FETCH):
                 rows, lost = batch.columns[:width], batch.columns[width:]
                 if any(column.null_count for column in rows):
                     for column in lost:

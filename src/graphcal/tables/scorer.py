@@ -70,9 +70,10 @@ class Scorer:
         logits = self.logits(batch, where, first_row)
         known = context(len(logits[0])) if callable(context) else context
         probs, pred = calibrated_block(self.calibration, logits, known)
-        added = calibrated_columns(batch, self.layout, self.classes, probs, pred, where)
+        conf = probs.max(0) if len(pred) else np.empty(0, np.float32)
+        added = calibrated_columns(batch, self.layout, self.classes, probs, pred, conf, where)
         made = with_columns(batch, added, () if self.keep_scores else self.layout.scores)
-        return made, Profile.of(probs.max(0) if len(pred) else np.empty(0, np.float32), pred, len(self.classes))
+        return made, Profile.of(conf, pred, len(self.classes))
 
     def logits(self, batch: pa.RecordBatch | pa.Table, where: str | Path, first_row: int) -> Any:
         """C columns (n,) of logits."""
@@ -97,10 +98,10 @@ def calibrated_columns(
     classes: tuple[str, ...],
     probs: Array,
     pred: Array,
+    conf: Array,
     where: str | Path = "the batch",
 ) -> dict[str, pa.Array]:
-    """The columns that are added to a batch for its calibrated probabilities (C, n) and winners (n,)."""
-    conf = probs.max(0) if len(pred) else np.empty(0, np.float32)
+    """The columns that are added to a batch for its calibrated probabilities (C, n), winners (n,) and confidences (n,)."""
     if layout.form == "long":
         row, label = long_codes(batch, layout, Classes(classes, declared=True), where)
         return {"calibrated_prob": pa.array(probs[label, row])}
