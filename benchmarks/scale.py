@@ -7,8 +7,8 @@
 Every measurement is a process of its own, so that its peak memory is its own. All read and write the same shards with the same
 number of workers. *copy* reads batches and writes them with the options that scoring writes with (no dictionaries, snappy), the
 fastest copy there is; *copy, defaults* is `pq.write_table(pq.read_table(...))`. *score* is `graphcal score` with a temperature;
-DuckDB does a softmax in several ways of writing it (duckdb_softmax.py). At the end, scoring with edges (graph_scoring.py). Times are
-the best of a few runs; `cpu` is processor time of all threads, which a busy machine changes less, and ratios are of that.
+DuckDB does a softmax in several ways of writing it (duckdb_softmax.py). At the end, scoring with edges (graph_scoring.py). Times
+are the best of a few runs; `cpu` is processor time of all threads, which a busy machine changes less, and ratios are of that.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def markdown(found: list[dict[str, Any]], workers: int, rows: list[float]) -> li
         "",
         "![processor seconds and memory against rows](scale.svg)",
         "",
-        *against_duckdb(found),
+        *duckdb_softmax.markdown(found),
     ]
 
 

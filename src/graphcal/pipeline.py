@@ -44,6 +44,7 @@ from graphcal.tables.calibration import (
 )  # fmt: skip
 from graphcal.tables.edge_files import read_edges
 from graphcal.tables.exporting import calibrated_table, class_names_of
+from graphcal.tables.joining import is_of_edges
 from graphcal.tables.reading import PredictionTable
 from graphcal.tables.splits import drawn
 from graphcal.tables.writing import write_table
@@ -238,6 +239,11 @@ def calibrate_files(
     if split is None:
         split, note = drawn(y, seed)
         notes.append(note)
+    if edges is not None and is_of_edges(table.layout.roles):
+        raise ValueError(
+            f"{table.source.shards[0]}: every row is an edge (it has a source and a target, and no id), and --edges is about nodes: "
+            "leave it out, or name the column of node ids with --columns id=NAME"
+        )
     edge_index = None if edges is None else read_edges(edges, table.ids, columns)
     final = None if final_layer is None else read_final_layer(final_layer)
     out = outputs_of(table.logits, y, split, edge_index, final)

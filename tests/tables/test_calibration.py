@@ -15,7 +15,7 @@ from graphcal.cli import main
 from graphcal.tables.reading import read_table
 
 from engine_files import (  # isort: skip
-    ids_of, predictions, softmax, write_gigl, write_graphstorm, write_graphstorm_raw, write_kumo, write_labels, write_neo4j,
+    ids_of, predictions, softmax, write_gigl, write_graphstorm, write_graphstorm_edges, write_graphstorm_raw, write_kumo, write_labels, write_neo4j,
 )  # fmt: skip
 
 NAMES = ("news", "ads", "spam", "ham")
@@ -134,6 +134,40 @@ def test_every_engines_files_are_calibrated_and_scored(tmp_path, run, name):
                 np.testing.assert_allclose(got.to_numpy(), want.to_numpy(), atol=2e-6)
             else:
                 assert got.to_pylist() == want.to_pylist()
+
+
+def test_graphstorms_predictions_of_edges_are_joined_by_both_ends(tmp_path, run):
+    ends = write_graphstorm_edges(tmp_path / "preds", Z, IDS)
+    part = np.where(np.arange(len(Y)) % 2, "val", "test")
+    labels = pa.table({**ends, "label": Y, "split": part}).take(np.random.default_rng(0).permutation(len(Y)))
+    pq.write_table(labels, tmp_path / "labels.parquet")
+    options = ["--from", "graphstorm", "--labels", tmp_path / "labels.parquet", "--calibrator", "ts", "--json"]
+    code, out, err = run("calibrate", tmp_path / "preds", *options, "--out", tmp_path / "out")
+    assert code == 0, err
+    methods = json.loads(out)["methods"]
+    assert methods["ts"]["ece"]["mean"] < 0.6 * methods["none"]["ece"]["mean"]
+    table = read_table(tmp_path / "preds", source="graphstorm", labels=tmp_path / "labels.parquet")
+    assert table.ids[0].as_py() == f"{ends['src_nid'][0]} -> {ends['dst_nid'][0]}"
+    assert table.y.tolist() == Y.tolist()  # however the labels are ordered
+    calibrated = pq.read_table(tmp_path / "out" / "calibrated.parquet")
+    assert calibrated["src_nid"].to_pylist() == ends["src_nid"]
+    assert calibrated["dst_nid"].to_pylist() == ends["dst_nid"]
+    given = ["--edges", tmp_path / "labels.parquet", "--out", tmp_path / "no"]
+    code, _, err = run("calibrate", tmp_path / "preds", *options, *given)
+    assert code == 2
+    assert "every row is an edge" in err
+    score = ["score", tmp_path / "out" / "calibrator.safetensors", tmp_path / "preds", "--from", "graphstorm"]
+    assert run(*score, "--out", tmp_path / "scored")[0] == 0
+    scored = pa.concat_tables([pq.read_table(f) for f in sorted((tmp_path / "scored").rglob("*.parquet"))])
+    want, got = (t["calibrated_probs"].combine_chunks().flatten().to_numpy() for t in (calibrated, scored))
+    np.testing.assert_allclose(got, want, atol=2e-6)
+    raw = tmp_path / "raw" / "user_rates_movie"
+    raw.mkdir(parents=True)
+    for name in ("predict", "src_nids", "dst_nids"):
+        torch.save(torch.from_numpy(P), raw / f"{name}-00000.pt")
+    code, _, err = run("calibrate", tmp_path / "raw", *options, "--out", tmp_path / "no")
+    assert code == 2
+    assert "let it map them back" in " ".join(err.split())
 
 
 def test_edges_and_a_final_layer_open_the_graph_aware_calibrators(tmp_path, run):

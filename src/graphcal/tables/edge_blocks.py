@@ -4,7 +4,7 @@
 
 A sum over neighbours takes part i of the result and adds block (i, j) times part j of the values, for every j: in memory are one
 part of a few columns, twice, and one block (Zhu et al., GridGraph, USENIX ATC 2015). Parts have 2^20 nodes or fewer, so that a
-block has some four million edges where they are spread evenly.
+block has some two million edges where they are spread evenly.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from graphcal.tables.disk_columns import ColumnSource, DiskColumns
 
 BITS = 20  # of a node's place in its part, at most
 FEWEST_BITS = 10
-EDGES = 1 << 22  # in a block
+EDGES = 1 << 21  # in a block
 GATHERED = 1 << 20  # edges, before they are written
-COLUMNS = 12  # that are summed at once
+COLUMNS = 8  # that are summed at once
 
 Array = NDArray[Any]
 
@@ -66,10 +66,10 @@ class EdgeBlocks:
         keys = self.keys(i, j)
         if not len(keys):
             return None
-        rows, columns = self.ends(keys)
         starts = np.zeros(self.size(i) + 1, dtype=np.int32)
-        np.cumsum(np.bincount(rows, minlength=self.size(i)), out=starts[1:])
-        return csr_matrix((np.ones(len(keys)), columns.astype(np.int32), starts), (self.size(i), self.size(j)))
+        np.cumsum(np.bincount(keys >> self.bits, minlength=self.size(i)), out=starts[1:])
+        columns = (keys & ((1 << self.bits) - 1)).astype(np.int32)
+        return csr_matrix((np.ones(len(keys)), columns, starts), (self.size(i), self.size(j)))
 
 
 def write_blocks(
@@ -184,6 +184,7 @@ def neighbour_sum(
                     if matrix is not None:
                         part = values.read(blocks.nodes(j), group)
                         list(pool.map(_add_product, [matrix] * len(part), part, total))
+                    del matrix  # before the next one is made
                 out.write(blocks.nodes(i).start, total, group.start)
     return out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -9,6 +10,8 @@ from typing import NoReturn
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+ARROW = " -> "  # between the ends of an edge, in its id
 
 
 def plain_ids(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str) -> pa.Array:
@@ -25,6 +28,22 @@ def plain_ids(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str) 
         except pa.ArrowInvalid:
             raise ValueError(f"{where}: the ids in column {name!r} must be whole numbers or text") from None
     return column.cast(pa.string())
+
+
+def row_ids(table: pa.Table | pa.RecordBatch, roles: Mapping[str, str], where: str | Path) -> pa.Array | None:
+    """What the rows of a table are called: its ids; where it has none but source and target, as predictions of edges have, the
+    pair of them, as text; None where it has neither."""
+    if "id" in roles:
+        return plain_ids(table[roles["id"]], where, roles["id"])
+    if is_of_edges(roles):
+        ends = (plain_ids(table[roles[end]], where, roles[end]).cast(pa.string()) for end in ("source", "target"))
+        return pc.binary_join_element_wise(*ends, ARROW)
+    return None
+
+
+def is_of_edges(roles: Mapping[str, str]) -> bool:
+    """Whether the rows of a table are edges."""
+    return "id" not in roles and {"source", "target"} <= set(roles)
 
 
 def same_type(a: pa.Array, b: pa.Array) -> tuple[pa.Array, pa.Array]:

@@ -12,8 +12,8 @@ from graphcal.files import atomic_file
 
 
 def parquet_writer(path: str, schema: pa.Schema) -> pq.ParquetWriter:
-    """Probabilities without dictionaries and statistics, which tell nothing of them; whole numbers, ids mostly, without dictionaries,
-    which would cost as much as all else that is written. Text and predicted classes repeat: they have them."""
+    """Probabilities without dictionaries and statistics, which tell nothing of them; whole numbers, ids mostly, without
+    dictionaries, which would cost as much as all else that is written. Text and predicted classes repeat: they have them."""
     scores = [field.name for field in schema if pa.types.is_floating(field.type) or pa.types.is_list(field.type)]
     others = [field for field in schema if field.name not in scores]
     repeated = [f.name for f in others if not pa.types.is_integer(f.type) or f.name == "calibrated_prediction"]
