@@ -15,7 +15,8 @@ from graphcal.cli import main
 from graphcal.tables.reading import read_table
 
 from engine_files import (  # isort: skip
-    ids_of, predictions, softmax, write_gigl, write_graphstorm, write_graphstorm_edges, write_graphstorm_raw, write_kumo, write_labels, write_neo4j,
+    ids_of, predictions, softmax, write_gigl, write_graphstorm, write_graphstorm_edges, write_graphstorm_raw, write_kumo,
+    write_labels, write_neo4j,
 )  # fmt: skip
 
 NAMES = ("news", "ads", "spam", "ham")

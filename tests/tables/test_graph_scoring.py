@@ -25,7 +25,7 @@ from graphcal.tables.scoring import score
 
 N, C = 700, 4
 EVERYTHING = slice(0, N)
-METHODS = ("scar", "rbs", "graph-scar", "graph-scaling", "graph-scaling-keep")
+METHODS = ("scar", "rbs", "graph-scaling", "graph-scaling-keep")
 
 
 @pytest.fixture(autouse=True)
@@ -167,11 +167,11 @@ def test_scores_equal_those_in_memory(out, fitted, tmp_path, ids, form, edges):
 def test_what_is_read_in_memory_gives_the_same(out, fitted, tmp_path, monkeypatch):
     """A calibration of another package says what it reads by its own function alone."""
     preds, path, train = written(out, tmp_path / "in", "shuffled")
-    saved = gc.save(fitted["graph-scar"], tmp_path / "c.safetensors")
-    assert is_known_on_disk(fitted["graph-scar"])
+    saved = gc.save(fitted["graph-scaling-keep"], tmp_path / "c.safetensors")
+    assert is_known_on_disk(fitted["graph-scaling-keep"])
     monkeypatch.setattr("graphcal.tables.contexts.is_known_on_disk", lambda calibration: False)
     score(saved, preds, tmp_path / "out", path, train)
-    np.testing.assert_allclose(probabilities(tmp_path / "out"), fitted["graph-scar"](out).exp(), atol=1e-6)
+    np.testing.assert_allclose(probabilities(tmp_path / "out"), fitted["graph-scaling-keep"](out).exp(), atol=1e-6)
 
 
 @pytest.mark.parametrize(

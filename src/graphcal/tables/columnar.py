@@ -42,9 +42,9 @@ def calibrated_block(calibration: Calibration, logits: Columns, context: Array |
         stacked = StackedBlocks(calibration)
         for at in range(0, n, STACKED_BLOCK):
             rows = slice(at, at + STACKED_BLOCK)
-            block = np.stack([column[rows] for column in logits])
-            stacked(block, None if context is None else context[rows], probs[:, rows])
-            pred[rows] = block.argmax(0) if stacked.keep else probs[:, rows].argmax(0)
+            z = np.stack([column[rows] for column in logits])
+            stacked(z, None if context is None else context[rows], probs[:, rows])
+            pred[rows] = z.argmax(0) if stacked.keep else probs[:, rows].argmax(0)
         return probs, pred
     if affine is None and scar is None:
         return by_rows(calibration, logits, context, probs, pred)

@@ -107,7 +107,7 @@ def edges_context(
     if type(calibration).from_context is Calibration.from_context:
         raise ValueError(
             f"{type(calibration).__name__} needs the whole graph at once and cannot score a table in parts: calibrate the table "
-            "itself (graphcal calibrate), or choose graph-scaling, graph-scar, scar or rbs"
+            "itself (graphcal calibrate), or choose graph-scaling, scar or rbs"
         )
     made_from = files.made_from(key)
     folder = out / f"{PREFIX}{made_from[:16]}"

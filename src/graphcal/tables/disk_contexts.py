@@ -1,7 +1,7 @@
 """What a graph-aware calibration reads off the graph around every row, with logits and edges in files.
 
-The facts of `graphcal.engine.node_features` and `graphcal.engine.graph_columns`, whose formulas are used as they are, from sums
-over neighbours that are computed block by block (`graphcal.tables.edge_blocks`). In memory are parts of a few columns.
+The facts of `graphcal.engine.graph_columns`, whose formulas are used as they are, from sums over neighbours that are computed block
+by block (`graphcal.tables.edge_blocks`). In memory are parts of a few columns.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphcal.core import Calibration
-from graphcal.engine.graph_columns import context_rows
-from graphcal.engine.node_features import feature_rows, log_opinion, mean_of
+from graphcal.engine.graph_columns import context_rows, feature_rows, log_opinion, mean_of
 from graphcal.methods.graph_scaling import GraphScaled
-from graphcal.methods.graph_scar import GraphPull
 from graphcal.methods.rbs import BinnedScales
 from graphcal.methods.scar import NEAR, TRAINING, CentroidPull
 from graphcal.tables.disk_columns import ColumnSource, DiskColumns
@@ -147,7 +145,7 @@ class DiskGraph:
         return Means(self.sums("probs", own), self.degree, own)
 
     def features_of(self, rows: slice) -> Tensor:
-        """`graphcal.engine.node_features` of some nodes."""  # (n, 8)
+        """`graphcal.engine.graph_columns.node_features` of some nodes."""  # (n, 8)
         one, two, around = (turned(m, rows).float() for m in (self.agreement, self.second_agreement, self.confidences))
         degree = turned(self.degree, rows)[:, 0].long()
         probs, conf = around[:, :-1], around[:, -1:]
@@ -164,7 +162,7 @@ Context = tuple[int, Callable[[slice], Tensor]]  # numbers per node, and those o
 
 def is_known_on_disk(calibration: Calibration) -> bool:
     """Whether `context_on_disk` knows what it reads; labels of neighbours are known of one graph, in memory."""
-    known = isinstance(calibration, CentroidPull | BinnedScales | GraphPull | GraphScaled)
+    known = isinstance(calibration, CentroidPull | BinnedScales | GraphScaled)
     return known and not getattr(calibration, "reads_labels", False)
 
 
@@ -174,8 +172,6 @@ def context_on_disk(calibration: Calibration, graph: DiskGraph) -> Context:
         return 1, lambda rows: (NEAR * graph.near_of(rows) + TRAINING * graph.train_of(rows))[:, None]
     if isinstance(calibration, BinnedScales):
         return 1, lambda rows: turned(graph.agreement, rows).gather(1, graph.logits_of(rows).argmax(-1, keepdim=True))
-    if isinstance(calibration, GraphPull):
-        return 9, lambda rows: torch.cat([graph.features_of(rows), graph.train_of(rows)[:, None].double()], 1)
     assert isinstance(calibration, GraphScaled)
     return calibration.layout.context, stacked_context(calibration, graph)
 

@@ -94,8 +94,8 @@ def _graphstorm_raw(path: Path, tensors: list[Path]) -> Source:
     ids = sorted(file for file in folder.iterdir() if GRAPHSTORM_IDS.fullmatch(file.name))
     if not ids and any(file.name.startswith("src_nids-") for file in folder.iterdir()):
         raise ValueError(
-            f"{folder}: raw predictions of edges, both ends in GraphStorm's own numbers; let it map them back (the default of its "
-            "command line, or gs_remap) and give the Parquet files, which hold src_nid and dst_nid"
+            f"{folder}: raw predictions of edges, both ends in GraphStorm's own numbers; let it map them back (the default of "
+            "its command line, or gs_remap) and give the Parquet files, which hold src_nid and dst_nid"
         )
     if len(ids) != len(tensors):
         raise ValueError(f"{folder}: {len(tensors)} predict-*.pt, but {len(ids)} predict_nids-*.pt beside them")

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from graphcal.engine.graph_columns import ALONE, GRAPH_FACTS, MOST_CLASSES
-from graphcal.engine.stacking import leading, pooled
+from graphcal.engine.scaling import leading, pooled
 from graphcal.methods.graph_scaling import GraphScaled
 
 Array = NDArray[Any]
@@ -126,7 +126,8 @@ def softmax(z: Array) -> Array:
     e = (z - z.max(0)).astype(np.float32)
     np.exp(e, out=e)
     e *= np.reciprocal(e.sum(0))
-    return e
+    probs: Array = e
+    return probs
 
 
 def keep_predictions(probs: Array, own: Array) -> None:
