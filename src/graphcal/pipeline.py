@@ -115,7 +115,7 @@ def calibrate_files(
     edge_index = None if edges is None else read_edges(edges, table.ids, columns)
     final = None if final_layer is None else read_final_layer(final_layer)
     out = outputs_of(table.logits, y, split, edge_index, final)
-    out.graph.class_names = list(table.classes)
+    out.graph.class_names, out.graph.node_ids = list(table.classes), table.ids.to_numpy(zero_copy_only=False)
     study = fit(out, calibrators)
     name = list(study.recipes)[-1]
     last = study.fitted[name][0]

@@ -1,7 +1,7 @@
 """What a graph-aware calibration reads off the graph around every row, with logits and edges in files.
 
-The facts of `graphcal.engine.graph_columns`, whose formulas are used as they are, from sums over neighbours that are computed block
-by block (`graphcal.tables.edge_blocks`). In memory are parts of a few columns.
+The facts of `graphcal.engine.graph_columns`, whose formulas are used as they are, from sums over neighbours that are computed
+block by block (`graphcal.tables.edge_blocks`). In memory are parts of a few columns.
 """
 
 from __future__ import annotations
