@@ -192,6 +192,26 @@ def test_edges_and_a_final_layer_open_the_graph_aware_calibrators(tmp_path, run)
     assert "SCAR needs the final layer" in err
 
 
+def test_own_ids_and_class_names_are_in_the_record_and_on_the_page(tmp_path, run):
+    columns = {"nid": IDS, "label": np.array(NAMES)[Y], **{f"logit_{name}": Z[:, k] for k, name in enumerate(NAMES)}}
+    pq.write_table(pa.table(columns), tmp_path / "p.parquet")
+    src, dst = ring(len(IDS))
+    pq.write_table(pa.table({"src": np.array(IDS)[src], "dst": np.array(IDS)[dst]}), tmp_path / "e.parquet")
+    options = ["--edges", tmp_path / "e.parquet", "--calibrator", "rbs", "--out", tmp_path / "out"]
+    code, _, err = run("calibrate", tmp_path / "p.parquet", *options)
+    assert code == 0, err
+    record = json.loads((tmp_path / "out" / "results.json").read_text())
+    changed = record["methods"]["rbs"]["changed"]
+    assert len(changed) == 12
+    for node in changed:
+        assert node["id"] == IDS[node["node"]]
+        assert node["predicted_class"] == NAMES[Z[node["node"]].argmax()]
+        assert node["label_class"] == NAMES[Y[node["node"]]]
+    assert record["map"]["names"]["classes"] == list(NAMES)
+    assert set(record["map"]["names"]["ids"]) == set(IDS)
+    assert changed[0]["id"] in (tmp_path / "out" / "report.html").read_text()
+
+
 def test_a_draw_is_said_and_an_unknown_end_of_an_edge_is_refused(tmp_path, run):
     table = {"nid": IDS, "label": Y, **{f"logit_{k}": Z[:, k] for k in range(4)}}
     pq.write_table(pa.table(table), tmp_path / "p.parquet")
