@@ -268,3 +268,16 @@ def test_killed_while_edges_are_read_or_rows_are_scored_it_goes_on(out, fitted, 
     assert summary["kept"] >= (1 if stage == "scoring" else 0)
     assert digests(tmp_path / "out") == digests(tmp_path / "whole")
     assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(out, fitted, tmp_path, monkeypatch):
+    preds, path, train = written(out, tmp_path / "in", "in order")
+    saved = gc.save(fitted["rbs"], tmp_path / "c.safetensors")
+
+    def full(self, first_row, block, first_column=0):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(DiskColumns, "write", full)
+    with pytest.raises(ValueError, match=r"cannot write .*graph-.*: No space left on device"):
+        score(saved, preds, tmp_path / "out", path, train)
+    assert not [p for p in (tmp_path / "out").rglob("*") if p.is_file()]

@@ -114,7 +114,11 @@ def edges_context(
     known = finished_context(folder, made_from)
     remove_leftovers(out, folder if known else None)
     try:
-        yield known or make_context(files, folder, made_from, workers, progress)
+        try:
+            context = known or make_context(files, folder, made_from, workers, progress)
+        except OSError as fault:
+            raise ValueError(f"cannot write {folder}: {fault.strerror or fault}") from None
+        yield context
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -7,6 +7,7 @@ they are the row numbers. Otherwise DuckDB joins the edges with them: it spills 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -55,7 +56,7 @@ class RowNumbers:
     def refuse_duplicates(self) -> None:
         if self.in_order:
             return
-        with self._database() as database:
+        with self._database() as database, said_plainly():
             twice = "SELECT id, count(*) AS times FROM ids GROUP BY id HAVING times > 1"
             again, first = database.execute(f"SELECT sum(times - 1), min(id) FROM ({twice})").fetchone()
         if again:
@@ -87,7 +88,7 @@ class RowNumbers:
         joins = " ".join(f"LEFT JOIN ids AS t{k} ON {name} = t{k}.id" for k, name in enumerate(names))
         found = ", ".join(f"t{k}.row AS r{k}" for k in range(width))
         strange = ", ".join(f"CASE WHEN t{k}.row IS NULL THEN {name} END AS u{k}" for k, name in enumerate(names))
-        with self._database() as database:
+        with self._database() as database, said_plainly():
             database.register("given", pa.RecordBatchReader.from_batches(schema, source))
             answer = database.sql(f"SELECT {found}, {strange} FROM given {joins}")
             stream = getattr(answer, "to_arrow_reader", None) or answer.fetch_arrow_reader  # its name before DuckDB 1.5
@@ -124,6 +125,17 @@ class RowNumbers:
         query = " UNION ALL ".join(parts)
         database.execute(f"CREATE VIEW ids AS {query}")
         return database
+
+
+@contextmanager
+def said_plainly() -> Iterator[None]:
+    """A fault of DuckDB, a full disk mostly, in one line."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as fault:
+        raise ValueError(f"DuckDB cannot join the ids: {str(fault).splitlines()[0]}") from None
 
 
 class Stream:
