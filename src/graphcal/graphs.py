@@ -32,6 +32,18 @@ from torch_geometric.data import Data
 UNREACHABLE = -1
 
 
+def node_name(graph: Data, node: int) -> str:
+    """What a node is called in the graph's own files (``node_ids``); its number where they say nothing."""
+    ids = graph.get("node_ids")
+    return str(node) if ids is None else str(ids[node])
+
+
+def class_name(graph: Data, label: int) -> str:
+    """What a class is called (``class_names``); its number where nothing says it."""
+    names = graph.get("class_names")
+    return str(label) if names is None else str(names[label])
+
+
 @contextmanager
 def sparse_csr() -> Iterator[None]:
     """Make CSR tensors without torch's notice, once a process, that they are beta: the products used here are stable."""

@@ -172,7 +172,9 @@ def _with_calibrated(
     schema = pa.unify_schemas([t.schema for t in tables], promote_options="permissive")
     for one in tables:
         rows = slice(None) if table.layout.form == "long" else slice(first, first + one.num_rows)
-        added = calibrated_columns(one, table.layout, table.classes, probs[:, rows], pred[rows])
+        block = probs[:, rows]
+        conf = block.max(0) if block.shape[1] else np.empty(0, np.float32)
+        added = calibrated_columns(one, table.layout, table.classes, block, pred[rows], conf)
         if words is not None and table.layout.form != "long":
             added["split"] = pa.array([word or None for word in words[rows].tolist()], pa.string())
         yield with_columns(one.select(schema.names).cast(schema), added)
