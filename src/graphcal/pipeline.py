@@ -262,7 +262,7 @@ def calibrate_files(
         about,
         bins,
         last.calibration,
-        partial(write_calibrated, table, last.log_probs, drawn=split if table.split is None else None),
+        partial(write_calibrated, table, last.log_probs, split=split),
     )
 
 

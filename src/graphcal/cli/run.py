@@ -100,8 +100,10 @@ def show_results(results: Results, page: Path | None) -> None:
     record = results.record
     console = Console()
     nodes, seeds = record["nodes"], len(record["seeds"])
+    of_a_table = record["backbone"] == "predictions"
+    split = f"split {record['protocol']}" if of_a_table else f"{record['protocol']} split"
     console.print(
-        f"[bold]{escape(record['backbone'])}[/] on [bold]{escape(record['dataset'])}[/], {escape(record['protocol'])} split: "
+        f"[bold]{escape(record['backbone'])}[/] on [bold]{escape(record['dataset'])}[/], {escape(split)}: "
         f"{nodes['train']:,} training, {nodes['val']:,} validation, {nodes['test']:,} test nodes; "
         f"{seeds} seed{'s' * (seeds > 1)}, {record['bins']} bins"
     )
@@ -117,10 +119,12 @@ def show_results(results: Results, page: Path | None) -> None:
         console.print(f"[bold]{escape(results.decision)}[/]", highlight=False)
     if page is not None:
         folder = page.parent
-        console.print(
-            f"Report: {page}   Numbers: {folder / 'results.json'}   Decide: graphcal decide {folder}", markup=False
-        )
-        console.print(
-            f"Calibrated predictions: {folder / 'calibrated.parquet'}   Calibrator: {folder / 'calibrator.safetensors'}",
-            markup=False,
-        )
+        written = {
+            "Report": page,
+            "Numbers": folder / "results.json",
+            "Calibrated predictions": folder / "calibrated.parquet",
+            "Calibrator": folder / "calibrator.safetensors",
+            "Decide next": f"graphcal decide {folder} --certify 0.5",
+        }
+        for what, where in written.items():
+            console.print(f"{what}: {where}", markup=False, highlight=False, soft_wrap=True)  # a path is never broken

@@ -50,6 +50,6 @@ def score(
         typer.echo(json_format.dumps(found))
         return
     kept = f", {found['kept']:,} of them kept from before" if found["kept"] else ""
-    typer.echo(f"{found['rows']:,} rows in {found['files']:,} files{kept}: {out}")
+    typer.echo(f"{found['rows']:,} rows in {found['files']:,} file{'s' * (found['files'] > 1)}{kept}: {out}")
     if "drift" in found:
         typer.echo(drift_text(found["drift"]))
