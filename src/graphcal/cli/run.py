@@ -20,7 +20,9 @@ def run(
     dataset: str = typer.Argument(
         "citeseer", help="A dataset name (see `graphcal datasets`) or a path to your own graph."
     ),
-    backbone: str = typer.Option("gcn", help="The model to train: gcn, gat, sage, ... (docs/backbones.md)."),
+    backbone: str = typer.Option(
+        "gcn", help="The model to train: gcn, gat, sage, appnp, sgc, gcnii, fagcn, jknet, gpn or mlp."
+    ),
     calibrator: str = typer.Option(
         "ts,scar,graph-scaling-keep,graph-scaling",
         help="Calibrators to compare, separated by commas (see `graphcal methods`).",
@@ -51,9 +53,9 @@ def run(
 
     Trains BACKBONE on DATASET, fits each calibrator on the validation nodes and measures on the test nodes:
 
-        graphcal run                                  # a GCN on Citeseer, ten seeds, about a minute
-        graphcal run cora --calibrator ts,graph-scaling,gats
-        graphcal run my-graph/ --backbone sage        # nodes.csv + edges.csv
+    graphcal run                                  # a GCN on Citeseer, ten seeds, about a minute
+    graphcal run cora --calibrator ts,graph-scaling,gats
+    graphcal run my-graph/ --backbone sage        # nodes.csv + edges.csv
     """
     from rich.console import Console
 

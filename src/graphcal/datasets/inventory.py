@@ -1,4 +1,4 @@
-"""What is on this machine: the folders graphs are kept in, and the list of all named graphs. No graph is opened, no torch imported."""
+"""The folders graphs are kept in, and the list of all named graphs. No graph is opened, no torch imported."""
 
 from __future__ import annotations
 
