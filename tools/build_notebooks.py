@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 NOTEBOOKS = ROOT / "docs" / "notebooks"
 MARK = re.compile(r"^# %%( \[markdown\])?\n", re.MULTILINE)
+FRONT = "---\nhide: [toc]\n---\n\n"  # room for code instead of a table of contents
 WIDTH = 110  # of what is printed, on a page
 
 
@@ -127,7 +128,7 @@ def page_of(name: str, notebook: dict[str, Any]) -> tuple[str, dict[str, bytes]]
                 parts.append(f"![What the cell draws]({file})")
     source = f"[Notebook]({name}.ipynb){{: download }} · script: `examples/{name}.py`"
     title, _, text = parts[0].partition("\n\n")
-    return "\n\n".join([title, source, text, *parts[1:]]) + "\n", pictures
+    return FRONT + "\n\n".join([title, source, text, *parts[1:]]) + "\n", pictures
 
 
 def wrapped(text: str) -> str:

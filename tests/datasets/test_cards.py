@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from graphcal.datasets import NAMES
-from graphcal.datasets.cards import card
-from graphcal.datasets.inventory import listing
+from graphcal.datasets.cards import card, listing
 
 
 def test_the_list_says_where_each_is(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:

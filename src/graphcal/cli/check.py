@@ -34,7 +34,7 @@ def check(
 
     graphcal check predictions.parquet --max-ece 0.05 --confidence 0.95
     """
-    from graphcal.cli.column_names import column_names
+    from graphcal.cli.arguments import column_names
     from graphcal.metrics.gate import judge
     from graphcal.tables.reading import read_table
 

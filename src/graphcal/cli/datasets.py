@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from graphcal.datasets.cards import DatasetCard
-    from graphcal.datasets.inventory import Listed
+    from graphcal.datasets.cards import DatasetCard, Listed
 
 
 def datasets(
@@ -22,14 +21,12 @@ def datasets(
     graphcal datasets           # names, sizes, sources
     graphcal datasets cora      # classes, homophily, and the sizes of every protocol's split
     """
-    if name is None:
-        from graphcal.datasets.inventory import listing
+    from graphcal.datasets.cards import card, listing
 
+    if name is None:
         rows = listing()
         typer.echo(json_format.dumps([asdict(row) for row in rows])) if json else _show_list(rows)
     else:
-        from graphcal.datasets.cards import card
-
         found = card(name)
         typer.echo(json_format.dumps(found.as_dict())) if json else _show_card(found)
 

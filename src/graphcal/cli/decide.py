@@ -63,7 +63,7 @@ def decide(
     graphcal decide predictions.parquet --class fraud --min-precision 0.9 --budget 500
     graphcal decide graphcal-report --certify 0.5
     """
-    from graphcal.cli.column_names import column_names
+    from graphcal.cli.arguments import column_names
     from graphcal.decisions.outcomes import decide_rows
     from graphcal.files import check_writable
     from graphcal.tables.reading import read_table

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from graphcal.cli.graph_argument import graph_of
+from graphcal.cli.arguments import graph_of
 
 if TYPE_CHECKING:
     from graphcal.explanation import Explanation
@@ -19,9 +19,11 @@ def explain(
         "citeseer", help="A dataset name (see `graphcal datasets`) or a path to your own graph."
     ),
     node: int = typer.Option(..., min=0, help="The node to explain, by its number."),
-    backbone: str = typer.Option("gcn", help="The model to train: gcn, gat, sage, ... (docs/backbones.md)."),
+    backbone: str = typer.Option(
+        "gcn", help="The model to train: gcn, gat, sage, appnp, sgc, gcnii, fagcn, jknet, gpn or mlp."
+    ),
     calibrator: str = typer.Option(
-        "graph-scar", help="The calibrator whose effect is shown; `none` for no calibration."
+        "graph-scaling-keep", help="The calibrator whose effect is shown; `none` for no calibration."
     ),
     seed: int = typer.Option(0, min=0, help="Seed of the training."),
     labels_per_class: int = typer.Option(

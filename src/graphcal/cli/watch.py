@@ -42,7 +42,7 @@ def watch(
     """
     import pyarrow as pa
 
-    from graphcal.cli.column_names import column_names
+    from graphcal.cli.arguments import column_names
     from graphcal.decisions.watching import watch as compare
     from graphcal.persist import read_reference
     from graphcal.tables.reading import read_table

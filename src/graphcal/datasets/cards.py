@@ -1,4 +1,4 @@
-"""What there is to know of a dataset before using it: its card, measured on the graph itself."""
+"""What there is to know of a dataset before using it: the list of all, and the card of one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,23 @@ from typing import Any
 import numpy as np
 
 from graphcal.datasets.arrays import GraphArrays
-from graphcal.datasets.catalog import entry
-from graphcal.datasets.inventory import data_folder
-from graphcal.datasets.protocols import PROTOCOLS, draw, fitting
-from graphcal.datasets.sources import find
-from graphcal.datasets.splits import Request, Split
+from graphcal.datasets.catalog import NAMES, at_hand, data_folder, entry, find
+from graphcal.datasets.protocols import PROTOCOLS, Request, Split, draw, fitting
+from graphcal.datasets.wheel import GRAPHS
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One line of the list."""
+
+    name: str
+    num_nodes: int
+    num_edges: int
+    num_features: int
+    num_classes: int
+    protocol: str
+    sources: tuple[str, ...]  # the ways to get it anew
+    here: str  # where it is on this machine: embedded, GRAPHCAL_DATA, cache, or nothing
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,18 @@ class DatasetCard:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def listing(root: str | os.PathLike[str] | None = None) -> list[Listed]:
+    """Every named dataset, its size, and where it is now; opens no graph."""
+    rows = []
+    for name, known in NAMES.items():
+        found = at_hand(name, root)
+        here = found[1] if found else ""
+        sources = ("download", "index") if name in GRAPHS else ("download",)
+        sizes = (known.num_nodes, known.num_edges, known.num_features, known.num_classes)
+        rows.append(Listed(name, *sizes, known.protocol, sources, here))
+    return rows
 
 
 def card(name: str, root: str | os.PathLike[str] | None = None) -> DatasetCard:

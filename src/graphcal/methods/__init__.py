@@ -13,7 +13,6 @@ from graphcal.methods.ets import EnsembleTemperatureScaling
 from graphcal.methods.gats import GATS
 from graphcal.methods.gets import GETS
 from graphcal.methods.graph_scaling import GraphScaling, KeptGraphScaling
-from graphcal.methods.graph_scar import GraphSCAR
 from graphcal.methods.histogram import HistogramBinning
 from graphcal.methods.isotonic import Isotonic
 from graphcal.methods.matrix_scaling import MatrixScaling
@@ -25,6 +24,7 @@ from graphcal.methods.scar import SCAR
 from graphcal.methods.simcalib import SimCalib
 from graphcal.methods.simi_mailbox import SimiMailbox
 from graphcal.methods.spline import Spline
+from graphcal.methods.structured_scaling import StructuredMatrixScaling
 from graphcal.methods.temperature import TemperatureScaling
 from graphcal.methods.vector_scaling import VectorScaling
 from graphcal.methods.wats import WATS
@@ -42,7 +42,6 @@ __all__ = [
     "Card",
     "Dirichlet",
     "EnsembleTemperatureScaling",
-    "GraphSCAR",
     "GraphScaling",
     "HistogramBinning",
     "Isotonic",
@@ -54,6 +53,7 @@ __all__ = [
     "SimCalib",
     "SimiMailbox",
     "Spline",
+    "StructuredMatrixScaling",
     "TemperatureScaling",
     "Uncalibrated",
     "VectorScaling",
@@ -67,6 +67,7 @@ CALIBRATORS: Names[type[Recipe]] = Names(
         "platt": Platt,
         "vs": VectorScaling,
         "ms": MatrixScaling,
+        "sms": StructuredMatrixScaling,
         "ets": EnsembleTemperatureScaling,
         "isotonic": Isotonic,
         "histogram": HistogramBinning,
@@ -74,7 +75,6 @@ CALIBRATORS: Names[type[Recipe]] = Names(
         "spline": Spline,
         "order-invariant": OrderInvariant,
         "scar": SCAR,
-        "graph-scar": GraphSCAR,
         "graph-scaling": GraphScaling,
         "graph-scaling-keep": KeptGraphScaling,
         "cagcn": CaGCN,

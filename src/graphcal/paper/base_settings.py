@@ -19,8 +19,8 @@ import numpy as np
 import typer
 
 from graphcal.bench.document import Block, Grid, Heading, cells, markdown, paragraph
-from graphcal.files import write_atomically
 from graphcal.metrics.equivalence import Sample, welch
+from graphcal.paper.run_files import write_or_check
 
 SEARCHES = ("base-models", "base-backbones", "base-filtered")  # for uncalibrated models of Appendix E.3 and E.4
 DRAWS = 10_000
@@ -96,11 +96,6 @@ def near(ours: Sample, published: Sample) -> bool:
     return abs(ours.mean - published.mean) <= ours.sd + published.sd
 
 
-def found_somewhere(ours: Sequence[Sequence[Sample]], published: Sequence[Sample]) -> int:
-    """Entries for which some column is near."""
-    return sum(any(near(sample, value) for sample in columns) for columns, value in zip(ours, published))
-
-
 def shuffled(tried: Sequence[TriedSetting], seed: int = 0, draws: int = DRAWS) -> tuple[int, int, float, float]:
     """Entries, how many are found somewhere, how many on average with shuffled values, and the chance of as many."""
     groups = list(by_entry([one for one in tried if one.experiment in SEARCHES]).values())
@@ -166,11 +161,8 @@ def main(
     folder: Path = typer.Argument(Path("results"), help="The folder of tables."),  # noqa: B008
     check: bool = typer.Option(False, "--check", help="Write nothing; fail when the page is not what the file gives."),
 ) -> None:
-    text, path = base_settings(folder), folder / "base-settings.md"
-    if not check:
-        write_atomically(path, text)
-    elif not path.exists() or path.read_text(encoding="utf-8") != text:
-        raise SystemExit(f"{path} is not what base-settings.csv gives: run python -m graphcal.paper.base_settings")
+    page = folder / "base-settings.md"
+    write_or_check(page, base_settings(folder), check, "python -m graphcal.paper.base_settings")
 
 
 if __name__ == "__main__":

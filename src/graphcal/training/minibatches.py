@@ -22,13 +22,12 @@ from graphcal.engine.dropout import Dropout, hashed, hashed_key
 from graphcal.engine.receptive import GraphInput, ReceptiveField, full_graph
 from graphcal.engine.sampled_fields import SampledFields
 from graphcal.models import Backbone, Replicas
-from graphcal.models.trained import graph_input
-from graphcal.training.early_stopping import EarlyStopping
+from graphcal.models.replicas import graph_input
 from graphcal.training.loaders import Sampling
+from graphcal.training.loop import EarlyStopping
 from graphcal.training.losses import Targets, accuracy, nll
 from graphcal.training.process_group import ProcessGroup
-from graphcal.training.runs import Replica
-from graphcal.training.settings import Training
+from graphcal.training.settings import Replica, Training
 from graphcal.training.stacked_adam import StackedAdam
 
 ORDER, STEP, VALIDATION = 1, 2, 3  # what a key is for
@@ -145,6 +144,10 @@ def fit_batches(
     if model.has_own_loss:
         raise ValueError(
             f"{type(model).__name__} has a loss of its own over all training nodes: train it without loader="
+        )
+    if training.monitor == "refinement":
+        raise ValueError(
+            "monitor='refinement' needs all validation nodes at once: train without loader=, or monitor 'loss'"
         )
     optimizer, stopping = StackedAdam(model, training, [replica]), EarlyStopping(model, training, 1)
     group, step = ProcessGroup.current(), 0
