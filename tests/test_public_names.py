@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import re
 from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -52,3 +54,9 @@ def test_the_examples_say_what_happens(module):
     found = doctest.testmod(import_module(module))
     assert found.attempted > 0
     assert found.failed == 0
+
+
+def test_the_page_of_the_api_has_every_name():
+    page = (Path(__file__).parents[1] / "docs" / "api.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"^::: graphcal\.(\w+)$", page, re.MULTILINE)) | set(re.findall(r"members: \[(\w+)\]", page))
+    assert set(NAMES) <= shown
