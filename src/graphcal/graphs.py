@@ -155,7 +155,16 @@ _memo: MutableMapping[Data, tuple[tuple[Any, ...], Structure]] = WeakIdKeyDictio
 
 
 def structure(graph: Data | Structure) -> Structure:
-    """The facts of ``graph``; a graph without ``train_mask`` has no training nodes (every hop is unreachable)."""
+    """The facts of ``graph``: degrees, hops from the training nodes, means over neighbours. Computed once per graph.
+
+    A graph without ``train_mask`` has no training nodes: every hop is unreachable.
+
+    >>> import graphcal as gc
+    >>> data = gc.synthetic(500, seed=0)
+    >>> facts = gc.structure(data)
+    >>> facts.degree.shape, int(facts.hops[data.train_mask].max()), facts.neighbour_mean(data.x).shape
+    (torch.Size([500]), 0, torch.Size([500, 128]))
+    """
     if isinstance(graph, Structure):
         return graph
     if graph.edge_index is None:

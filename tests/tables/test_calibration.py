@@ -309,3 +309,27 @@ def test_run_writes_its_calibrated_predictions(tmp_path, run):
     assert code == 0, err
     scored = read_table(tmp_path / "s" / "calibrated.parquet")
     torch.testing.assert_close(scored.log_probs, table.log_probs, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("by", ["a draw", "a file of ids"])
+def test_what_calibrate_wrote_can_be_decided_though_labels_and_split_were_files(tmp_path, run, by):
+    """Rows that were fitted on do not certify."""
+    pq.write_table(pa.table({"nid": IDS, **{f"logit_{k}": Z[:, k] for k in range(4)}}), tmp_path / "p.parquet")
+    pq.write_table(pa.table({"nid": IDS, "label": Y}), tmp_path / "labels.parquet")
+    (tmp_path / "fit.csv").write_text("nid\n" + "\n".join(IDS[:600]) + "\n")
+    options = ["--split", tmp_path / "fit.csv"] if by == "a file of ids" else []
+    labels = ["--labels", tmp_path / "labels.parquet"]
+    code, _, err = run(
+        "calibrate", tmp_path / "p.parquet", *labels, *options, "--calibrator", "ts", "--out", tmp_path / "out"
+    )
+    assert code == 0, err
+    table = pq.read_table(tmp_path / "out" / "calibrated.parquet")
+    fitted = np.array(table["split"].to_pylist()) == "val"
+    assert fitted.sum() == (600 if by == "a file of ids" else 750)
+    assert [int(label) for label in table["label"].to_pylist()] == Y.tolist()
+    decide = ("decide", tmp_path / "out", "--max-error", 0.4, "--certify", 0.5, "-o", tmp_path / "d.parquet")
+    code, out, err = run(*decide, "--json")
+    assert code == 0, err
+    assert json.loads(out)["labels"] == (1500 - fitted.sum()) // 2
+    decisions = np.array(pq.read_table(tmp_path / "d.parquet")["decision"].to_pylist())
+    assert ((decisions == "fitted") == fitted).all()

@@ -36,12 +36,12 @@ def bench(
 ) -> None:
     """Compute a table or figure, and set it beside the published numbers where the preset has them.
 
-        graphcal bench list                                              # the presets
-        graphcal bench table-gcn --only dataset=cora --runs 10
-        graphcal bench table-gcn --dry-run
-        graphcal bench status graphcal-bench
-        graphcal bench archive graphcal-bench --publish results          # all that methods said of test nodes, one file
-        graphcal bench audit graphcal-bench/archive.zip                  # every score and p-value again, from that file
+    graphcal bench list                                       # the presets
+    graphcal bench table-gcn --only dataset=cora --runs 10
+    graphcal bench table-gcn --dry-run
+    graphcal bench status graphcal-bench
+    graphcal bench archive graphcal-bench --publish results   # all predictions in one file
+    graphcal bench audit graphcal-bench/archive.zip           # every score again, from that file
 
     Kill it at any moment and give the same command again: only the cells in flight are lost.
     """  # fmt: skip

@@ -21,7 +21,9 @@ def explain(
         "citeseer", help="A dataset name (see `graphcal datasets`) or a path to your own graph."
     ),
     node: str = typer.Option(..., help="The node to explain: its id in your files, or its number where it has none."),
-    backbone: str = typer.Option("gcn", help="The model to train: gcn, gat, sage, ... (docs/backbones.md)."),
+    backbone: str = typer.Option(
+        "gcn", help="The model to train: gcn, gat, sage, appnp, sgc, gcnii, fagcn, jknet, gpn or mlp."
+    ),
     calibrator: str = typer.Option(
         "graph-scaling-keep", help="The calibrator whose effect is shown; `none` for no calibration."
     ),

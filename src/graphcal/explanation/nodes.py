@@ -138,6 +138,13 @@ def explain(
     """Why node ``node`` has the confidence it has, and what ``calibration`` changed.
 
     ``weight_decay``: the final layer's; None takes the effective one. ``pushes``: how many training nodes to name on each side.
+
+    >>> import graphcal as gc
+    >>> data = gc.synthetic(500, seed=0)
+    >>> out = gc.train(data, training=gc.Training(epochs=5), seeds=1)[0].outputs
+    >>> found = gc.explain(out, 7, gc.TemperatureScaling().fit(out, on=data.val_mask))
+    >>> found.pred == int(out.pred[7]), found.calibrated > found.confidence, len(found.pushes_for)
+    (True, True, 5)
     """
     return explain_many(out, [node], calibration, weight_decay, pushes)[0]
 
