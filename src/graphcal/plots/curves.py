@@ -95,7 +95,7 @@ def place_labels(
         for dx, dy, side in PLACES:
             text = ax.annotate(
                 names[k], (x[k], y[k]), xytext=(dx, dy), textcoords="offset points", ha=side, va="center", fontsize=7.5,
-                color=COLOURS[k % len(COLOURS)], annotation_clip=False, arrowprops=LEADER if abs(dy) > 8 else None,
+                color=ink(ax), annotation_clip=False, arrowprops=LEADER if abs(dy) > 8 else None,
             )  # fmt: skip
             text.set_in_layout(False)
             box = Bbox.from_bounds(*text.get_window_extent(renderer).bounds).padded(0.5)
