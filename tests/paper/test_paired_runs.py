@@ -31,7 +31,9 @@ def test_a_p_value_is_that_of_the_paired_t_test_times_its_holm_factor(runs: RunF
     nll = {m: [float(line["nll"]) for line in here if line["method"] == m] for m in {line["method"] for line in here}}
     against = {m: "scar-recipe-ts" if m == "scar-paper" else "ts" for m in nll if m != "ts"}
     raw = {m: float(stats.ttest_rel(nll[m], nll[ref]).pvalue) for m, ref in against.items()}
-    row = next(row for row in runs.rows("table-gcn") if dict(row)["dataset"] == "cora" and ("labels_per_class", "40") in row)
+    row = next(
+        row for row in runs.rows("table-gcn") if dict(row)["dataset"] == "cora" and ("labels_per_class", "40") in row
+    )
     found = {test.method: test for test in compared_in_row(runs, "table-gcn", row) if test.metric == "nll"}
     assert found.keys() == raw.keys()
     first = min(raw, key=lambda m: raw[m])

@@ -6,6 +6,7 @@
     define     a method: training overrides + recipe
     set        rules {where, ...} applied in order to the slots they match: settings published for one dataset, say
     published  what a paper printed, mean and sd, and ``remark`` on it (`graphcal.bench.printed_numbers`)
+    beside     metrics that are shown below, each in a grid of its own with its own paired tests
     reasons    why a dataset may be missing, printed in the place of its numbers when it cannot be loaded
 
 Installed presets are the TOML files of `graphcal.bench.preset_files` and of the packages that the entry-point group
@@ -45,6 +46,7 @@ class Preset:
     base: Mapping[str, Any]  # what every method has unless it says otherwise
     kind: str = "table"  # table, list, or a figure of `graphcal.bench.figures`
     metric: str = "ece"
+    beside: Sequence[str] = ()  # metrics that have a grid of their own below; ``all_ece``: on all unlabelled nodes
     against: str = ""  # the method every other one is compared with in a list
     own: str = ""  # the method that is compared with its ``rivals`` over all graphs of a list
     rivals: Sequence[str] = ()
@@ -99,6 +101,7 @@ def build_preset(name: str, text: Mapping[str, Any]) -> Preset:
         base=text.get("base", {}),
         kind=text.get("kind", "table"),
         metric=text.get("metric", "ece"),
+        beside=tuple(text.get("beside", ())),
         against=text.get("against", ""),
         own=text.get("own", ""),
         rivals=tuple(text.get("rivals", ())),
@@ -114,7 +117,7 @@ def build_preset(name: str, text: Mapping[str, Any]) -> Preset:
 
 KINDS: Mapping[str, tuple[type, str]] = {
     "title": (str, "text"), "source": (str, "text"), "kind": (str, "text"), "metric": (str, "text"), "against": (str, "text"),
-    "own": (str, "text"), "caption": (str, "text"), "rivals": (list, "a list"), "axes": (dict, "a table of lists"),
+    "own": (str, "text"), "caption": (str, "text"), "rivals": (list, "a list"), "beside": (list, "a list"), "axes": (dict, "a table of lists"),
     "base": (dict, "a table"), "define": (dict, "a table of tables"), "set": (list, "tables [[set]]"),
     "published": (list, "tables [[published]]"), "remark": (list, "tables [[remark]]"), "reasons": (dict, "a table"),
     "figure": (dict, "a table"),

@@ -128,13 +128,18 @@ def page(runs: RunFiles, tests: list[PairedRuns]) -> str:
             rows = len({test.row for test in of})
             body.append(cells([titles.title_of(method), reference, str(rows), *counts]))
         header = ["method", "against", "rows", *(metric_of(metric).title for metric in METRICS)]
-        blocks += [Grid(header, body, (0, 1)), paragraph(f"Mean difference (rows better ✓, rows worse ✗, 5 %){splits}.")]
+        blocks += [
+            Grid(header, body, (0, 1)),
+            paragraph(f"Mean difference (rows better ✓, rows worse ✗, 5 %){splits}."),
+        ]
     return markdown(blocks)
 
 
 def main(
     folder: Path = typer.Argument(Path("results"), help="The folder of run files."),  # noqa: B008
-    check: bool = typer.Option(False, "--check", help="Write nothing; fail when a file is not what the run files give."),
+    check: bool = typer.Option(
+        False, "--check", help="Write nothing; fail when a file is not what the run files give."
+    ),
 ) -> None:
     runs = RunFiles(folder)
     tests = all_tests(runs)
@@ -143,7 +148,9 @@ def main(
         if not check:
             write_atomically(folder / name, text)
         elif not (folder / name).exists() or (folder / name).read_text(encoding="utf-8") != text:
-            raise SystemExit(f"{folder / name} is not what the run files give: run python -m graphcal.paper.paired_runs")
+            raise SystemExit(
+                f"{folder / name} is not what the run files give: run python -m graphcal.paper.paired_runs"
+            )
 
 
 if __name__ == "__main__":
