@@ -52,7 +52,10 @@ def test_groups_of_methods_have_rows_of_panels_of_their_own(session: Session) ->
     """Letters go on, titles say the group, the floor is the group's own; the y axis is that of all."""
     preset = small(
         kind="sweep", published=[],
-        figure={"x": "labels_per_class", "metrics": ["ece"], "ticks": [20, 5e-3], "groups": {"plain": ["uncal"], "fitted": ["ts"]}},
+        figure={
+            "x": "labels_per_class", "metrics": ["ece"], "ticks": [20, 5e-3],
+            "groups": {"plain": ["uncal"], "fitted": ["ts"]},
+        },
     )  # fmt: skip
     figure = figure_of(Session.of(preset, session.store.folder).table())
     assert figure is not None

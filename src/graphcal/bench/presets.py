@@ -117,7 +117,8 @@ def build_preset(name: str, text: Mapping[str, Any]) -> Preset:
 
 KINDS: Mapping[str, tuple[type, str]] = {
     "title": (str, "text"), "source": (str, "text"), "kind": (str, "text"), "metric": (str, "text"), "against": (str, "text"),
-    "own": (str, "text"), "caption": (str, "text"), "rivals": (list, "a list"), "beside": (list, "a list"), "axes": (dict, "a table of lists"),
+    "own": (str, "text"), "caption": (str, "text"), "rivals": (list, "a list"), "beside": (list, "a list"),
+    "axes": (dict, "a table of lists"),
     "base": (dict, "a table"), "define": (dict, "a table of tables"), "set": (list, "tables [[set]]"),
     "published": (list, "tables [[published]]"), "remark": (list, "tables [[remark]]"), "reasons": (dict, "a table"),
     "figure": (dict, "a table"),
