@@ -121,7 +121,9 @@ def test_the_heading_counts_every_published_number_once() -> None:
                 found[entry] = (rank, judged)
     verdicts = [judged for _, judged in found.values()]
     claims = (RESULTS / "claims.md").read_text(encoding="utf-8")
-    counts = [claims.count(f"| **{name}** |") for name in ("holds", "holds in part", "does not hold", "cannot be tested")]
+    counts = [
+        claims.count(f"| **{name}** |") for name in ("holds", "holds in part", "does not hold", "cannot be tested")
+    ]
     tested = [verdicts.count(name) for name in ("equivalent", "differs", "open")]
     heading = answer(RESULTS).split("\n\n")[0]
     assert numbers(heading) == [str(n) for n in (len(verdicts), 306, *tested, *counts)]
