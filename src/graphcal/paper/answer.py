@@ -197,8 +197,9 @@ def _advice(runs: RunFiles) -> str:
         "**Use** TS, fitted exactly. With edges and a few hundred validation nodes our `graph-scaling`, which is not "
         f"SCAR, is better: NLL {nll['graph-scaling']:.3f} against {nll['ts']:.3f} for TS and {nll['scar-fit']:.3f} for "
         "SCAR fitted on validation (GCN, 20 labels, Cora and Citeseer), and as good without the part it has from SCAR "
-        f"({nll['graph-scaling-no-pull']:.3f}); it was developed on these graphs, and blind.md has six it was not. Its predecessor `graph-scar` has NLL {old.mean():+.3f} against TS, lower "
-        f"in {(old < 0).sum()} of {len(old)} rows, but under GATS's protocol, with few validation nodes, loses to TS on "
+        f"({nll['graph-scaling-no-pull']:.3f}); it was developed on these graphs, and blind.md has six it was not. "
+        f"Its predecessor `graph-scar` has NLL {old.mean():+.3f} against TS, lower in {(old < 0).sum()} of {len(old)} "
+        "rows, but under GATS's protocol, with few validation nodes, loses to TS on "
         f"ECE ({np.mean(gats):+.2f}, better on {sum(g < 0 for g in gats)} of {len(gats)} graphs)."
     )
 

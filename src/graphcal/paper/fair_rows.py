@@ -15,8 +15,8 @@ from graphcal.bench.expansion import left_out
 from graphcal.bench.presets import Preset, read_preset
 from graphcal.paper.run_files import RunFiles
 
-# The paper's table, the preset with its fair columns, graphs that cannot be had, the command for all rows, and its hours of one core:
-# from the seconds of the committed tables, for four decays, the published settings and the base model, ten runs each.
+# The paper's table, the preset with its fair columns, graphs that cannot be had, the command for all rows, and its hours of one
+# core: from the seconds of the committed tables, for four decays, the published settings and the base model, ten runs each.
 TABLES = (
     ("table-gcn", "fair", ("corafull",), "graphcal bench fair", "1"),
     ("table-gat", "", ("corafull",), "graphcal bench table-gat", "3"),
