@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 
 from graphcal.datasets import load
 from graphcal.datasets.arrays import GraphArrays
@@ -168,3 +169,15 @@ def test_natural_labels_come_with_the_shares_of_the_graph():
     assert counts.min() < counts.max()  # not class by class
     again = draw("natural", graph, Request("citeseer", 20, split=4))
     assert not np.array_equal(split.train, again.train)
+
+
+def test_validation_and_test_nodes_of_per_class_are_alike() -> None:
+    """The rarest class has its share of the validation nodes: training must not have emptied the draw of it."""
+    expected = seen = 0.0
+    for split in range(20):
+        data = load("citeseer", "per-class", split=split)
+        rest = data.val_mask | data.test_mask
+        rare = data.y == torch.bincount(data.y[data.labelled]).argmin()
+        expected += float((rare & rest).sum() / rest.sum() * data.val_mask.sum())
+        seen += float((rare & data.val_mask).sum())
+    assert abs(seen - expected) < 4 * expected**0.5  # 20 draws without replacement: below Poisson's spread

@@ -5,7 +5,8 @@ import torch
 from known_truth import predictions
 from test_comparison import pairs
 
-from graphcal.metrics import label_limit, nodes_needed
+from graphcal.metrics import label_limit, nodes_needed, reliability
+from graphcal.metrics.sample_size import limit_in_bins
 
 
 def test_nodes_needed_gives_the_promised_power():
@@ -47,3 +48,11 @@ def test_the_label_limit_is_what_the_right_calibrator_shows():
         errors.append(float((torch.bincount(bin_of(c, equal_width_edges(20)), gap, minlength=20) / len(c)).abs().sum()))
     limit = label_limit(predictions(1000)[0], 200).true_error
     assert 0.6 * limit < sum(errors) / 60 < 2.0 * limit
+
+
+def test_the_limit_can_be_read_off_a_reliability_diagram():
+    log_probs, y = predictions(5000)
+    bins = reliability(log_probs, y, 20).to_dict()
+    found = limit_in_bins(bins["count"], bins["confidence"], 500)
+    assert found == pytest.approx(label_limit(log_probs, 500).measured, rel=0.01)
+    assert limit_in_bins(bins["count"], bins["confidence"], 2000) < found  # more labels, a lower limit

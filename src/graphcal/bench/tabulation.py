@@ -20,6 +20,7 @@ from graphcal.bench.records import Record, Store
 from graphcal.metrics.equivalence import LEVEL, Sample, welch
 from graphcal.metrics.names import metric_of
 from graphcal.metrics.ranks import Ranks
+from graphcal.metrics.sample_size import limit_in_bins
 
 Published = tuple[float, float]  # mean, sd
 
@@ -49,6 +50,8 @@ class Entry:
     def values(self, metric: str, where: str = "test") -> list[float]:
         """One value per run, in percent where the metric is a share."""
         scale = metric_of(metric).scale
+        if metric == "label_limit":
+            return [scale * _label_limit(record) for record in self.records]
         return [scale * float(record.result[where][metric]) for record in self.records]
 
     def has(self, metric: str, where: str = "test") -> bool:
@@ -74,6 +77,11 @@ class Entry:
         if self.published is None or runs < 2:
             return False
         return welch(Sample(self.mean(metric), self.sd(metric), runs), Sample(*self.published, runs)).p < LEVEL
+
+
+def _label_limit(record: Record) -> float:
+    bins = record.result["bins"]
+    return limit_in_bins(bins["count"], bins["confidence"], record.result["nodes"]["val"])
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,9 @@ def per_class(graph: GraphArrays, asked: Request) -> Split:
     train = np.concatenate([nodes[: min(rate, len(nodes) // 2)] for nodes in members])
     small = sum(len(nodes) < 2 * rate for nodes in members)
     notes = [f"{small} classes have fewer than {2 * rate} nodes and give half of them to training"] if small else []
-    return _held_out(asked, train, order[~np.isin(order, train)], notes)
+    # In this order the first nodes of small classes are all in training: validation would hardly have any.
+    rest = np.random.default_rng([asked.seed, asked.split, 1]).permutation(order[~np.isin(order, train)])
+    return _held_out(asked, train, rest, notes)
 
 
 def natural(graph: GraphArrays, asked: Request) -> Split:

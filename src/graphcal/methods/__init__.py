@@ -25,6 +25,7 @@ from graphcal.methods.scar import SCAR
 from graphcal.methods.simcalib import SimCalib
 from graphcal.methods.simi_mailbox import SimiMailbox
 from graphcal.methods.spline import Spline
+from graphcal.methods.structured_scaling import StructuredMatrixScaling
 from graphcal.methods.temperature import TemperatureScaling
 from graphcal.methods.vector_scaling import VectorScaling
 from graphcal.methods.wats import WATS
@@ -54,6 +55,7 @@ __all__ = [
     "SimCalib",
     "SimiMailbox",
     "Spline",
+    "StructuredMatrixScaling",
     "TemperatureScaling",
     "Uncalibrated",
     "VectorScaling",
@@ -67,6 +69,7 @@ CALIBRATORS: Names[type[Recipe]] = Names(
         "platt": Platt,
         "vs": VectorScaling,
         "ms": MatrixScaling,
+        "sms": StructuredMatrixScaling,
         "ets": EnsembleTemperatureScaling,
         "isotonic": Isotonic,
         "histogram": HistogramBinning,

@@ -71,6 +71,10 @@ METRICS: dict[str, Metric] = {
             "ECE minus its floor: comparable between methods, but less than the true error",
         ),
         Metric(
+            "label_limit", "label limit", "limit", "percent", "neither",
+            "the ECE that even the right calibrator is expected to show: its level was fitted on the validation labels",
+        ),
+        Metric(
             "true_error", "true error", "true", "percent", "lower",
             "the calibration error behind the noise of the measurement (median-unbiased estimate)",
         ),

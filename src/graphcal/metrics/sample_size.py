@@ -16,6 +16,7 @@ with more parameters has a higher limit.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -66,7 +67,18 @@ def label_limit(log_probs: Tensor, labels: int, bins: int = 20) -> LabelLimit:
     conf, edges = checked_confidence(log_probs), equal_width_edges(bins)
     rel, N = tally(conf, conf, edges), len(conf)
     sd = math.sqrt(float(rel.variance.sum()) / N / labels)
-    w, v = rel.count / N, rel.variance / N**2
-    measured = math.sqrt(2 / math.pi) * float((v + (w * sd) ** 2).sqrt().sum())
+    measured = _measured(rel.count.tolist(), rel.variance.tolist(), sd)
     floor = floor_of(conf, edges)
     return LabelLimit(labels, N, sd, sd * math.sqrt(2 / math.pi), max(measured, floor), floor)
+
+
+def limit_in_bins(count: Sequence[int], confidence: Sequence[float | None], labels: int) -> float:
+    """`LabelLimit.measured` from a reliability diagram alone: every node of a bin is taken to have its mean confidence."""
+    variance = [n * c * (1 - c) if c is not None else 0.0 for n, c in zip(count, confidence)]
+    return _measured(count, variance, math.sqrt(sum(variance) / sum(count) / labels))
+
+
+def _measured(count: Sequence[float], variance: Sequence[float], sd: float) -> float:
+    """sum_b sqrt(2/pi) sqrt(v_b + w_b^2 sd^2)."""
+    N = sum(count)
+    return math.sqrt(2 / math.pi) * sum(math.hypot(math.sqrt(v) / N, n / N * sd) for n, v in zip(count, variance))
