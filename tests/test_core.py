@@ -6,7 +6,7 @@ from torch_geometric.data import Data
 
 from graphcal import CALIBRATORS, SCAR, Outputs
 from graphcal.core import Calibration, FinalLayer
-from graphcal.identity import fingerprint
+from graphcal.graphs import fingerprint
 from small_outputs import SMALL, model_outputs, quick
 
 
@@ -29,7 +29,7 @@ def test_from_logits_takes_lists_and_arrays():
 
 
 @pytest.mark.parametrize("form", ["tensor", "numpy", "numbers", "list", "numpy numbers", "bytes"])
-@pytest.mark.parametrize("name", ["ts", "scar", "graph-scar", "auto", "ets", "cagcn"])
+@pytest.mark.parametrize("name", ["ts", "scar", "graph-scaling-keep", "auto", "ets", "cagcn"])
 def test_nodes_to_fit_on_come_in_any_form(graph, name, form):
     mask = graph.val_mask
     forms = {
@@ -148,7 +148,7 @@ class TestBadInput:
         with pytest.raises(ValueError, match="bias was given without weight"):
             Outputs.from_logits(logits_for(graph), graph, bias=torch.ones(4))
 
-    @pytest.mark.parametrize("name", ["none", "ts", "scar", "graph-scar"])
+    @pytest.mark.parametrize("name", ["none", "ts", "scar", "graph-scaling-keep"])
     def test_fit_on_nothing_wrong_length_training_nodes(self, graph, name):
         out = Outputs.from_logits(logits_for(graph), graph, weight=torch.ones(4, 3))
         recipe = CALIBRATORS[name]()

@@ -38,7 +38,7 @@ def expected(shipped: CalibratedModel) -> torch.Tensor:
     [
         ("ts", "GCNConv"),
         ("scar", "GATv2Conv"),
-        ("graph-scar", "SAGEConv"),
+        ("graph-scaling-keep", "SAGEConv"),
         ("rbs", "GCNConv"),
         ("graph-scaling", "GCNConv"),
     ],

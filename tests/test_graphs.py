@@ -1,8 +1,15 @@
+"""Facts of a graph, and what a graph and its nodes are known by."""
+
+from __future__ import annotations
+
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch_geometric.data import Data
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from graphcal.graphs import neighbour_agreement, structure
+from conftest import random_graph
+from graphcal.graphs import fingerprint, is_undirected, neighbour_agreement, node_keys, structure
 
 # 0 - 1 - 2 - 3   4 (isolated); node 0 is in the training set
 PATH = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
@@ -54,3 +61,85 @@ def test_without_a_training_mask_every_node_is_far():
     data = path()
     del data.train_mask
     assert structure(data).hops.tolist() == [-1] * 5
+
+
+GRAPH = random_graph()
+KEYS = [331710650202629758, -4509186500364518793]
+FINGERPRINT = "add50c5697814d22"
+
+
+def changed(graph: Data, **fields) -> Data:
+    new = graph.clone()
+    for name, value in fields.items():
+        new[name] = value
+    return new
+
+
+def test_a_fingerprint_is_of_edges_and_training_nodes_in_any_order():
+    known = fingerprint(GRAPH)
+    assert len(known) == 16
+    order = torch.randperm(GRAPH.edge_index.shape[1])
+    assert fingerprint(changed(GRAPH, edge_index=GRAPH.edge_index[:, order])) == known
+    assert fingerprint(changed(GRAPH, x=GRAPH.x + 1)) == known
+    assert fingerprint(changed(GRAPH, edge_index=GRAPH.edge_index[:, 1:])) != known
+    assert fingerprint(changed(GRAPH, edge_index=GRAPH.edge_index.flip(0)[:, : order.numel() - 1])) != known
+    assert fingerprint(changed(GRAPH, train_mask=GRAPH.val_mask)) != known
+    assert fingerprint(changed(GRAPH, num_nodes=151, x=None)) != known
+    assert fingerprint(Data(x=GRAPH.x)) is None
+
+
+def test_two_edges_that_swap_ends_are_another_graph():
+    """(0, 1), (2, 3) and (0, 3), (2, 1) have the same sums of ends."""
+    a = Data(edge_index=torch.tensor([[0, 2], [1, 3]]), num_nodes=4)
+    b = Data(edge_index=torch.tensor([[0, 2], [3, 1]]), num_nodes=4)
+    assert fingerprint(a) != fingerprint(b)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6))
+def test_keys_go_with_the_nodes(seed):
+    order = torch.randperm(150, generator=torch.Generator().manual_seed(seed))
+    place = torch.empty_like(order)
+    place[order] = torch.arange(150)
+    moved = Data(x=GRAPH.x[order], edge_index=place[GRAPH.edge_index], num_nodes=150)
+    assert torch.equal(node_keys(moved), node_keys(GRAPH)[order])
+
+
+def test_a_key_changes_with_features_and_neighbours_only():
+    keys = node_keys(GRAPH)
+    assert len(keys.unique()) == 150
+    x = GRAPH.x.clone()
+    x[7, 3] += 1e-6
+    neighbours = GRAPH.edge_index[1][GRAPH.edge_index[0] == 7]
+    other = node_keys(changed(GRAPH, x=x)) != keys
+    assert set(other.nonzero().flatten().tolist()) == {7, *neighbours.tolist()}
+    more = node_keys(changed(GRAPH, edge_index=torch.cat([GRAPH.edge_index, torch.tensor([[3, 149], [149, 3]])], 1)))
+    assert set((more != keys).nonzero().flatten().tolist()) == {3, 149}
+
+
+def test_features_may_be_sparse_or_in_another_precision():
+    x = (GRAPH.x > 1).float()
+    keys = node_keys(changed(GRAPH, x=x))
+    assert torch.equal(node_keys(changed(GRAPH, x=x.to_sparse())), keys)
+    assert torch.equal(node_keys(changed(GRAPH, x=x.to_sparse_csr())), keys)
+    assert torch.equal(node_keys(changed(GRAPH, x=x.double())), keys)
+    assert torch.equal(node_keys(changed(GRAPH, x=-0.0 * x + x)), keys)
+
+
+def test_keys_are_the_same_in_every_version():
+    """They are in saved files."""
+    graph = Data(x=torch.tensor([[1.0, 0.0], [0.5, -2.0]]), edge_index=torch.tensor([[0], [1]]), num_nodes=2)
+    assert node_keys(graph).tolist() == KEYS
+    assert fingerprint(graph) == FINGERPRINT
+
+
+def test_without_features_there_are_no_keys():
+    assert node_keys(Data(edge_index=GRAPH.edge_index, num_nodes=150)) is None
+
+
+def test_an_edge_that_is_repeated_in_one_direction_has_its_reverse_all_the_same():
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    assert is_undirected(edges)
+    assert is_undirected(torch.cat([edges, edges[:, :1]], 1))
+    assert not is_undirected(edges[:, :3])
+    assert is_undirected(edges[:, :0])

@@ -14,9 +14,7 @@ ROOT = Path(graphcal.__file__).parent
 
 # Every part of the package, from the ground up. A module imports its own part and parts of lower rows, nothing else.
 FLOORS = [
-    {"limits", "pages"},
-    {"checks", "files", "graphs", "plugins", "versions"},
-    {"identity"},
+    {"checks", "files", "graphs", "pages", "plugins"},
     {"core"},
     {"engine", "metrics"},
     {"methods", "models", "datasets"},
@@ -30,6 +28,7 @@ FLOORS = [
     {"plots"},
     {"reports"},
     {"bench"},
+    {"results"},
     {"pipeline"},
     {"integrations"},
     {"cli"},

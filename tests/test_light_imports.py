@@ -26,7 +26,7 @@ class Net(torch.nn.Module):
         return self.last(x, edge_index).log_softmax(-1)
 
 edges = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
-for name in ("ts", "scar", "graph-scar", "graph-scaling", "isotonic", "gats"):
+for name in ("ts", "scar", "graph-scaling", "graph-scaling-keep", "isotonic", "gats"):
     calibrate = gc.restore({folder!r} + "/" + name + ".safetensors")
     log_probs = gc.CalibratedModel(Net(), calibrate)(torch.randn(5, 4), edges)
     assert log_probs.shape == (5, 3)

@@ -11,11 +11,13 @@ from safetensors.torch import save_file
 from torch import nn
 from torch_geometric.nn import GCNConv
 
+import graphcal
 from conftest import random_graph
 from graphcal import CalibratedModel, observe, persist
 from graphcal.core import Calibration, Outputs
-from graphcal.identity import fingerprint
+from graphcal.graphs import fingerprint
 from graphcal.methods import SCAR, TemperatureScaling
+from graphcal.persist import installed_versions
 
 
 class Nested(Calibration):
@@ -269,3 +271,10 @@ def test_a_model_ships_with_its_calibration_in_one_file(graph, tmp_path):
     alone = persist.save(calibrate, tmp_path / "scar.safetensors")
     with pytest.raises(ValueError, match="a calibration without a model"):
         persist.restore(alone, model=Net())
+
+
+def test_versions_are_those_of_the_packages_in_use() -> None:
+    versions = installed_versions()
+    assert versions["graphcal"] == graphcal.__version__
+    assert versions["torch"] == torch.__version__
+    assert {"python", "torch_geometric", "numpy", "scipy", "scikit-learn"} <= versions.keys()

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from graphcal import persist
+from graphcal.bench.presets import build_preset
 from graphcal.methods.temperature import TemperatureScaling
 from graphcal.plugins import Names
 from small_outputs import model_outputs
@@ -81,6 +82,23 @@ def test_our_own_names_cannot_be_taken_over_and_unknown_ones_list_the_choices(mo
         table["nonsense"]
     with pytest.raises(ValueError, match="has no fit"):
         table["broken"]
+
+
+def test_a_name_whose_part_was_taken_out_says_where_it_would_be(monkeypatch):
+    from importlib.metadata import EntryPoint
+
+    points = [EntryPoint("old-way", "graphcal.taken_out.old_way:OldWay", GROUP)]
+    monkeypatch.setattr("graphcal.plugins.entry_points", lambda group: points)
+    table = Names("calibrator", {"ts": TemperatureScaling})
+    assert "old-way" not in table
+    lacks = (
+        r"unknown calibrator 'old-way' \(it is in graphcal.taken_out.old_way, which this installation lacks\); choose"
+    )
+    with pytest.raises(ValueError, match=lacks):
+        table["old-way"]
+    preset = {"title": "t", "source": "s", "runs": 1, "methods": ["old-way"], "axes": {"dataset": ["cora"]}}
+    with pytest.raises(ValueError, match="names the methods old-way .*which this installation lacks"):
+        build_preset("mine", preset)
 
 
 def test_the_example_calibrator_runs(capsys):

@@ -29,7 +29,7 @@ def gcn(dropout: float = 0.0) -> nn.Module:
 MODEL = gcn().eval()
 SHIPPED = {
     name: CalibratedModel(MODEL, CALIBRATORS[name]().fit(observe(MODEL, GRAPH), on=GRAPH.val_mask))
-    for name in ("ts", "scar", "graph-scar", "rbs", "auto")
+    for name in ("ts", "scar", "graph-scaling-keep", "rbs", "auto")
 }
 
 
@@ -176,7 +176,7 @@ class Seeds(nn.Module):
         return self.last(self.first(x, edge_index).relu(), edge_index)[:batch_size]
 
 
-@pytest.mark.parametrize("name", ["ts", "scar", "graph-scar", "rbs", "auto"])
+@pytest.mark.parametrize("name", ["ts", "scar", "graph-scaling-keep", "rbs", "auto"])
 def test_logits_of_seeds_alone_get_the_plain_form_or_the_table(name):
     model = Seeds()
     out = observe(model, GRAPH)

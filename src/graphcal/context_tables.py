@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcal.identity import is_undirected
+from graphcal.graphs import is_undirected
 
 
 def is_sampled(graph: Data, fitted_on: Mapping[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from torch import Generator, Tensor, nn
 from torch_geometric.data import Data
 
 from graphcal.checks import as_float, check_graph, check_logits, check_mask, tidied
-from graphcal.identity import fingerprint, is_undirected, node_keys
+from graphcal.graphs import fingerprint, is_undirected, node_keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,7 +263,7 @@ def fitted_on(out: Outputs, on: Tensor) -> dict[str, Any]:
 def training_set_of(out: Outputs) -> dict[str, Tensor]:
     """By what a shipped calibration recognises the training nodes: ``Cls(..., **training_set_of(out))``.
 
-    Keys of their content (`graphcal.identity.node_keys`). A key that a node outside the training set has as well tells nothing
+    Keys of their content (`graphcal.graphs.node_keys`). A key that a node outside the training set has as well tells nothing
     and is left out; without features there are none.
     """
     mask, keys = out.graph.get("train_mask"), node_keys(out.graph)

@@ -19,21 +19,25 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from graphcal import __version__
 from graphcal.core import Calibration
 from graphcal.files import write_atomically
 from graphcal.known_calibrations import calibration_classes, fields_of, key_of, misfit, trial
 from graphcal.older_files import OLDER, upgraded
 from graphcal.serving import CalibratedModel
-from graphcal.versions import installed_versions
 
 FORMAT = 3
+PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn")  # numbers depend on them
 MODEL = "model:"  # before the names of a model's own tensors
 # what a header says of a calibration, and of each of its parts; num_classes is null where the class does not say
 KEYS: dict[str, type | tuple[type, ...]] = {
@@ -44,6 +48,13 @@ KEYS: dict[str, type | tuple[type, ...]] = {
     "tensors": list,
     "parts": dict,
 }
+
+
+@lru_cache(maxsize=1)
+def installed_versions() -> dict[str, str]:
+    """What a result was computed with: graphcal, Python and the packages that numbers depend on."""
+    found = {name: metadata.version(name) for name in PACKAGES}
+    return {"graphcal": __version__, "python": platform.python_version(), **found}
 
 
 def save(

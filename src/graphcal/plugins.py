@@ -54,7 +54,7 @@ class Names(Mapping[str, T], Generic[T]):
         if name in self.own:
             return self.own[name]
         if name not in self._announced:
-            raise UnknownName(f"unknown {self.kind} {name!r}; {choices(name, self)}")
+            raise UnknownName(f"unknown {self.kind} {name!r}{taken_out(self.kind, name)}; {choices(name, self)}")
         point = self._announced[name]
         value = point.load()
         if self._method and not callable(getattr(value, self._method, None)):
@@ -83,6 +83,12 @@ class Names(Mapping[str, T], Generic[T]):
 def announced(kind: str) -> dict[str, EntryPoint]:
     """What installed packages announce of a kind; nothing is imported."""
     return {point.name: point for point in entry_points(group=f"graphcal.{kind}s") if _is_there(point)}
+
+
+def taken_out(kind: str, name: str) -> str:
+    """For an error: where a name of ours would be, had that part of graphcal not been taken out; empty for other names."""
+    points = [p for p in entry_points(group=f"graphcal.{kind}s") if p.name == name and not _is_there(p)]
+    return f" (it is in {points[0].module}, which this installation lacks)" if points else ""
 
 
 def _is_there(point: EntryPoint) -> bool:

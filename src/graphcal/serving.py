@@ -4,7 +4,7 @@
 that does not read the graph needs none.
 
 *Training nodes* are those of the call's ``train_mask``; else of ``train_mask=``; else those that are recognised by their
-content (`graphcal.identity`), wherever they stand. A node that is not known to be one, or next to one, is treated as new. So
+content (`graphcal.graphs`), wherever they stand. A node that is not known to be one, or next to one, is treated as new. So
 what is said of a node does not depend on what else is in the graph.
 
 *Cut neighbourhoods*: a sampled batch (`graphcal.context_tables`), or a model that returns its first rows only, does not show
@@ -30,7 +30,7 @@ from graphcal.checks import as_float, check_mask, normalisation_of
 from graphcal.context_tables import is_sampled, rows_of
 from graphcal.core import Calibration, Outputs
 from graphcal.exporting import Exportable
-from graphcal.identity import node_keys
+from graphcal.graphs import node_keys
 from graphcal.observation import Pick, observe
 from graphcal.observation.calls import Call, evaluating, picked, signature_of, unwrapped, weighted_call
 from graphcal.observation.endings import logits_of

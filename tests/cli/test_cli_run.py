@@ -1,3 +1,6 @@
+from __future__ import annotations
+
+import copy
 import json
 import os
 import subprocess
@@ -8,7 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from graphcal.cli import app
+from graphcal.cli.run import columns_of
 from graphcal.metrics.scores import SCORES
+from sample_results import sample_results
 
 
 def graphcal(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess:
@@ -124,3 +129,35 @@ def test_version():
     import graphcal as package
 
     assert CliRunner().invoke(app, ["--version"]).output.strip() == f"graphcal {package.__version__}"
+
+
+RECORD = sample_results()
+
+
+def width_of(columns: dict[str, list[str]]) -> int:
+    lines = zip(*([heading, *cells] for heading, cells in columns.items()))
+    return max(sum(map(len, line)) + len(line) - 1 for line in lines)
+
+
+@pytest.mark.parametrize("width", [200, 90, 80, 60, 45])
+def test_the_table_fits_and_its_numbers_are_whole(width):
+    columns, whole = columns_of(RECORD, width), columns_of(RECORD, 1000)
+    assert width_of(columns) <= width
+    assert {"method", "ECE %", "NLL"} <= set(columns)
+    for heading, cells in columns.items():
+        assert all(full.startswith(cell) for cell, full in zip(cells, whole[heading]))  # with or without its ±
+    assert (columns == whole) == (width_of(whole) <= width)
+
+
+def test_a_spread_is_given_up_before_a_column():
+    whole = columns_of(RECORD, 1000)
+    narrower = columns_of(RECORD, width_of(whole) - 1)
+    assert set(narrower) == set(whole)
+    assert "±" in whole["Brier"][0]
+    assert "±" not in narrower["Brier"][0]
+
+
+def test_one_seed_has_no_spread():
+    record = copy.deepcopy(RECORD)
+    record["seeds"] = [0]
+    assert not any("±" in cell for cells in columns_of(record, 1000).values() for cell in cells)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from graphcal.datasets import sources
+from graphcal.datasets import catalog
 from graphcal.datasets.corafull import STRUCTURE, assemble_corafull
 
 SHAPE = (4, 3)
@@ -83,10 +83,10 @@ def test_find_asks_your_files_first_and_leaves_them(tmp_path: Path, monkeypatch:
     write_whole(own)
     before = own.read_bytes()
     monkeypatch.delenv("GRAPHCAL_DATA", raising=False)
-    monkeypatch.setattr(sources, "assemble_corafull", lambda folders: assemble_corafull(folders, SHAPE))
-    monkeypatch.setattr(sources, "check", lambda name, graph, where: graph)
-    monkeypatch.setattr(sources, "_from_download", lambda name, cache: pytest.fail("nothing is to be fetched"))
-    graph, said = sources.find("corafull", tmp_path)
+    monkeypatch.setattr(catalog, "assemble_corafull", lambda folders: assemble_corafull(folders, SHAPE))
+    monkeypatch.setattr(catalog, "check", lambda name, graph, where: graph)
+    monkeypatch.setattr(catalog, "_from_download", lambda name, cache: pytest.fail("nothing is to be fetched"))
+    graph, said = catalog.find("corafull", tmp_path)
     assert graph.num_nodes == 4
     assert said == f"assembled ({own})"
     assert own.read_bytes() == before

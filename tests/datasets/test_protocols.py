@@ -11,9 +11,8 @@ import torch
 
 from graphcal.datasets import load
 from graphcal.datasets.arrays import GraphArrays
-from graphcal.datasets.protocols import draw
-from graphcal.datasets.sources import find
-from graphcal.datasets.splits import Request, stratified
+from graphcal.datasets.catalog import find
+from graphcal.datasets.protocols import Request, draw, stratified
 
 
 def corafull_like() -> GraphArrays:

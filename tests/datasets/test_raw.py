@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from graphcal.datasets import catalog
 from graphcal.datasets import fetch as fetching
-from graphcal.datasets import sources
 from graphcal.datasets.raw import read_arxiv_year, read_benchmark, read_heterophilous, year_buckets
 
 
@@ -92,4 +92,4 @@ def test_files_you_put_in_the_cache_are_used(tmp_path: Path, monkeypatch: pytest
     graph = fetching.fetch("arxiv-year", tmp_path / "raw" / "arxiv-year")
     assert graph.num_nodes == 5
     with pytest.raises(FileNotFoundError, match=r"are \(5, 6, 2, 5\), expected \(169343, 2315598, 128, 5\)"):
-        sources.find("arxiv-year", tmp_path)
+        catalog.find("arxiv-year", tmp_path)

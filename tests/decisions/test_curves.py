@@ -7,7 +7,7 @@ import torch
 from graphcal.decisions.approval import approve
 from graphcal.decisions.bounds import share_interval
 from graphcal.decisions.curves import risk_curve
-from graphcal.decisions.planning import round_number
+from graphcal.decisions.thresholds import round_number
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from scipy.optimize import minimize
 from torch.nn.functional import cross_entropy, one_hot
 
 from conftest import random_graph
-from graphcal.engine.likelihood import soft_nll
-from graphcal.engine.linear import LinearFit, best_ridge, fit_linear, loo_logits
+from graphcal.engine.columns import DenseColumns
+from graphcal.engine.linear import LinearFit, best_ridges, fit_linear, loo_logits, mean_nll, platt_targets, soft_nll
 from small_outputs import linear_outputs
 
 
@@ -105,7 +105,34 @@ def test_the_path_of_ridges_finds_what_solving_each_of_them_finds(graph, sharpne
     centre[:1] = fit_linear(base, terms[:, :, :1], target)
     solved = {ridge: fit_linear(base, terms, target, ridge * held, centre) for ridge in ridges}
     unseen = {r: float(soft_nll(loo_logits(base, terms, target, t, r * held), target)) for r, t in solved.items()}
-    chosen = best_ridge(base, terms, target, centre, held, ridges)
-    assert unseen[chosen.ridge] == pytest.approx(min(unseen.values()), abs=1e-6)
-    assert torch.allclose(chosen.theta, solved[chosen.ridge], atol=1e-8)
-    assert chosen.loo_nll == pytest.approx(unseen[chosen.ridge], abs=1e-9)
+    chosen = best_ridges(base, DenseColumns(terms), target, centre, held.long() - 1, ridges)
+    ridge = min(ridges, key=lambda r: abs(r - float(chosen.ridge[1])))
+    assert float(chosen.ridge[0]) < 1e-9 < 1e-3 * ridge
+    assert unseen[ridge] == pytest.approx(min(unseen.values()), abs=1e-6)
+    assert torch.allclose(chosen.theta, solved[ridge], atol=1e-6)
+    assert chosen.loo_nll == pytest.approx(unseen[ridge], abs=1e-7)
+
+
+Z = torch.randn(8, 3, generator=torch.Generator().manual_seed(0), dtype=torch.double)
+
+
+def test_both_are_cross_entropies():
+    y, target = Z.flip(1).argmax(-1), Z.flip(0).softmax(-1)
+    assert float(mean_nll(Z, y)) == pytest.approx(float(cross_entropy(Z, y)))
+    assert float(soft_nll(Z, target)) == pytest.approx(float(cross_entropy(Z, target)))
+
+
+def test_labels_are_smoothed_only_where_all_are_right():
+    right, wrong = Z.argmax(-1), Z.argmin(-1)
+    smooth = platt_targets(right, Z)
+    torch.testing.assert_close(smooth.amax(-1), torch.full((8,), 1 - 1 / 10, dtype=torch.double))
+    torch.testing.assert_close(smooth.sum(-1), torch.ones(8, dtype=torch.double))
+    assert torch.equal(platt_targets(wrong, Z), one_hot(wrong, 3).double())
+
+
+def test_each_column_is_smoothed_by_its_own_nodes():
+    y = torch.where(torch.arange(8) < 3, Z.argmax(-1), Z.argmin(-1))
+    columns = torch.stack([torch.arange(8) < 3, torch.arange(8) >= 3], -1).double()[:, None, :] * Z[:, :, None]
+    smooth = platt_targets(y, Z, columns)
+    torch.testing.assert_close(smooth[:3].amax(-1), torch.full((3,), 1 - 1 / 5, dtype=torch.double))
+    assert torch.equal(smooth[3:], one_hot(y, 3).double()[3:])

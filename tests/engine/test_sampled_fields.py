@@ -5,7 +5,7 @@ from graphcal.engine.dropout import Dropout
 from graphcal.engine.receptive import full_graph
 from graphcal.engine.sampled_fields import SampledFields
 from graphcal.models import GCN, GraphSAGE, ModelConfig
-from graphcal.models.trained import graph_input
+from graphcal.models.replicas import graph_input
 
 
 def model_and_graph(backbone, data):

@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 
 import graphcal
 from graphcal.datasets.planetoid import read_planetoid, unpickle
-from graphcal.limits import MEMORY, allowed_memory, read_at_most, read_text
+from graphcal.files import MEMORY, allowed_memory, read_at_most, read_text
 
 NODES = 150
 

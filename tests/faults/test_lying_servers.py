@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from planetoid_small import planetoid_files
 
-from graphcal.datasets import downloads, sources
+from graphcal.datasets import catalog, downloads
 from graphcal.datasets.downloads import download
 
 Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
@@ -129,9 +129,9 @@ def test_a_login_page_does_not_block_the_graph(
     for _ in range(2):
         before = len(asked)
         with pytest.raises(FileNotFoundError, match="a web page came"):
-            sources.find("cora", tmp_path)
+            catalog.find("cora", tmp_path)
         assert len(asked) > before
     answers["now"] = b""  # now Planetoid's format, but another graph
     with pytest.raises(FileNotFoundError, match=r"are \(8, 8, 3, 2\), expected"):
-        sources.find("cora", tmp_path)
+        catalog.find("cora", tmp_path)
     assert not list((tmp_path / "raw" / "cora").iterdir())

@@ -13,7 +13,7 @@ import graphcal
 from graphcal.bench.exports import _escaped
 from graphcal.cli import app, main
 from graphcal.pages import with_policy
-from graphcal.pipeline import Results
+from graphcal.results import Results
 
 ROWS = "".join(f"{k},{k % 2},{k},{k}\n" for k in range(40))
 EDGES = "source,target\n" + "".join(f"{k},{(k + 2) % 40}\n" for k in range(40))

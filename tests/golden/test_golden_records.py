@@ -13,7 +13,6 @@ ON_GCN = {
     "uncal": {"calibrator": "none"},
     **{name: {"calibrator": name} for name in EXACT},
     **{name: {"calibrator": name, "settings": {"epochs": 20}} for name in LEARNED},
-    "scar": {"calibrator": "graph-scar"},  # what 0.1 called scar
     "scar-exact": {"calibrator": "scar"},
     "scar-given": {"calibrator": "scar", "settings": {"alpha": 1e-3, "beta": 2e-3}},
     "scar-alpha-only": {"calibrator": "scar", "settings": {"beta": 0.0}},
@@ -22,7 +21,7 @@ ON_GCN = {
     "final-decay": {"calibrator": "ts", "training": {"final_weight_decay": 5e-5}},
     "searched": {"calibrator": "ts", "search": {"final_weight_decay": [5e-4, 0.0]}},
 }
-ON_GAT = {name: ON_GCN[name] for name in ("uncal", "ts", "scar", "dcgc")}
+ON_GAT = {name: ON_GCN[name] for name in ("uncal", "ts", "dcgc")}
 PLAIN = {"uncal": {"calibrator": "none"}, "ts": {"calibrator": "ts"}}
 OTHERS = ["gcnii", "fagcn", "sage", "appnp", "sgc", "mlp", "jknet", "gpn"]
 

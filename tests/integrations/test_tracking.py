@@ -5,7 +5,7 @@ import json
 import pytest
 
 from graphcal.integrations.tracking import log_results, scalars
-from graphcal.pipeline import Results
+from graphcal.results import Results
 from sample_results import sample_results
 
 

@@ -7,10 +7,10 @@ import doctest
 import pytest
 
 from graphcal import persist
-from graphcal.methods import graph_scaling, graph_scar, scar, temperature
+from graphcal.methods import graph_scaling, scar, temperature
 
 
-@pytest.mark.parametrize("module", [graph_scaling, graph_scar, persist, scar, temperature], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("module", [graph_scaling, persist, scar, temperature], ids=lambda m: m.__name__)
 def test_examples_say_what_happens(module):
     found = doctest.testmod(module)
     assert found.attempted > 0

@@ -10,7 +10,6 @@ from torch_geometric.data import Data
 
 from graphcal.engine.scaling import log_odds, with_predictions
 from graphcal.graphs import structure
-from graphcal.methods.graph_scar import design_matrix
 from graphcal.methods.platt import Sigmoids, fit_sigmoid
 from graphcal.methods.scar import FEW_NODES, SCAR, guarded_pull, side_of_training
 from graphcal.methods.temperature import SMALLEST_SCALE, Temperature, fit_scale
@@ -90,9 +89,3 @@ def test_a_capped_weight_keeps_a_thousandth_of_the_lead() -> None:
     log_probs, w = guarded_pull(z, t, torch.ones(1, dtype=torch.double), torch.tensor([0]))
     assert float(w) == pytest.approx(0.5 * (1 - 1e-3), rel=1e-9)  # the lead of 1 is lost at 2 for each unit of w
     assert float(log_probs[0, 0] - log_probs[0, 1]) == pytest.approx(1e-3, rel=1e-6)
-
-
-def test_a_node_unlike_any_fitted_one_is_not_extrapolated_to() -> None:
-    far = torch.tensor([[100.0, -100.0, 2.0]], dtype=torch.double)
-    design = design_matrix(far, torch.zeros(3, dtype=torch.double), torch.ones(3, dtype=torch.double))
-    assert design.tolist() == [[1.0, 3.0, -3.0, 2.0]]

@@ -9,8 +9,8 @@ import torch
 from graphcal.metrics import inputs
 from graphcal.metrics.bins import mean_reliability, reliability
 from graphcal.metrics.floor import chance_to_wander, draw_errors
-from graphcal.metrics.ranking import auroc_of, grouped
 from graphcal.metrics.scores import brier_terms
+from graphcal.metrics.selective import auroc_of, grouped
 from graphcal.metrics.smooth import CELLS, kde_ece_of
 
 

@@ -7,7 +7,8 @@ import torch
 from known_truth import binary, confidences, draw, predictions
 
 from graphcal.metrics import accuracy_interval, consistency_band, ece, reliability
-from graphcal.metrics.diagram import measure_diagram
+from graphcal.metrics.bins import outcomes
+from graphcal.metrics.diagram import diagram_of
 
 
 def test_consistency_band_holds_calibrated_bins():
@@ -45,10 +46,10 @@ def test_clopper_pearson_at_the_ends():
 def test_a_diagram_of_seeds_counts_every_node_once_and_its_ece_is_the_mean():
     y = predictions(600)[1]
     seeds = [predictions(600, scale=s)[0] for s in (0.5, 0.7, 0.9)]
-    found = measure_diagram(seeds, y, 20)
+    found = diagram_of([outcomes(lp, y) for lp in seeds], 20, "equal-width")
     assert found.reliability.nodes == 600
     assert found.ece == pytest.approx(sum(ece(lp, y) for lp in seeds) / 3, abs=1e-15)
-    assert measure_diagram(seeds[:1], y, 20).ece == ece(seeds[0], y)
+    assert diagram_of([outcomes(seeds[0], y)], 20, "equal-width").ece == ece(seeds[0], y)
     plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert plain["convention"] == "20 equal-width bins (lo, hi], 0 and 1 included"
     assert sum(plain["count"]) == pytest.approx(600, abs=1e-2)
@@ -57,5 +58,5 @@ def test_a_diagram_of_seeds_counts_every_node_once_and_its_ece_is_the_mean():
 def test_equal_mass_edges_are_those_of_all_seeds_together():
     y = predictions(500)[1]
     seeds = [predictions(500, scale=s)[0] for s in (0.5, 1.5)]
-    found = measure_diagram(seeds, y, 10, "equal-mass")
+    found = diagram_of([outcomes(lp, y) for lp in seeds], 10, "equal-mass")
     assert found.reliability.count.tolist() == pytest.approx([50] * 10)

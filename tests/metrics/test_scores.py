@@ -10,7 +10,7 @@ from known_truth import binary, predictions
 from graphcal import metrics
 from graphcal.metrics import METRICS, Tally, evaluate, inputs, mean_scores, reliability, score
 from graphcal.metrics.bins import outcomes
-from graphcal.metrics.diagram import measure_diagram
+from graphcal.metrics.diagram import diagram_of
 from graphcal.metrics.group_gaps import worst_gap
 from graphcal.metrics.scores import SCORES, ece_of
 
@@ -24,7 +24,7 @@ def test_an_ece_has_one_value_to_the_last_bit(dtype, bins):
     assert metrics.ece(log_probs, y, bins) == expected
     assert Tally.of(log_probs, y, bins).ece == expected
     assert score(log_probs, y, bins).ece == expected
-    assert measure_diagram([log_probs], y, bins).ece == expected
+    assert diagram_of([outcomes(log_probs, y)], bins, "equal-width").ece == expected
     found = evaluate(log_probs, y, bins=bins, draws=20, thorough=False)
     assert (found.ece, found.diagrams[0].ece) == (expected, expected)
     record = json.loads(json.dumps(found.to_dict()))

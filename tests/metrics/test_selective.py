@@ -10,8 +10,7 @@ from known_truth import binary, confidences, draw, predictions
 
 import graphcal.metrics.selective as module
 from graphcal import metrics
-from graphcal.metrics.ranking import grouped
-from graphcal.metrics.selective import coverage_interval_of, eaurc_of, oracle_aurc
+from graphcal.metrics.selective import coverage_interval_of, eaurc_of, grouped, oracle_aurc
 
 
 def risks(conf, right):

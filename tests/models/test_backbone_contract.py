@@ -12,7 +12,7 @@ import graphcal.training
 from graphcal.engine.dropout import Dropout
 from graphcal.engine.receptive import full_graph, receptive_fields
 from graphcal.models import BACKBONES, Backbone, ModelConfig, backbone_of, name_of
-from graphcal.models.trained import graph_input
+from graphcal.models.replicas import graph_input
 from graphcal.observation import observe
 from graphcal.training import published, train
 from graphcal.training.losses import Targets, nll

@@ -258,7 +258,7 @@ def test_what_stands_between_the_marks_is_replaced(tmp_path: Path) -> None:
         fill(text, "claims", "new", Path("x"))
     page = tmp_path / "page.md"
     page.write_text(text)
-    with pytest.raises(SystemExit, match="page.md is not what the run files give"):
+    with pytest.raises(SystemExit, match="page.md is not what the committed files give"):
         main([page], RESULTS, check=True)
     main([page], RESULTS, check=False)
     main([page], RESULTS, check=True)

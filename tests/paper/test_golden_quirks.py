@@ -7,6 +7,7 @@ import pytest
 from golden_records import GOLDEN, close, records
 
 ON_GCN = {
+    "scar": {"calibrator": "graph-scar"},  # what 0.1 called scar
     "ts-accumulated": {"calibrator": "ts-accumulated"},
     "ts-base-dropout": {"calibrator": "ts-base-dropout"},
     "ts-base-dropout-200": {"calibrator": "ts-base-dropout", "settings": {"steps": 200}},
@@ -22,7 +23,10 @@ ON_GCN = {
     "au-ls": {"calibrator": "none", "training": {"loss": "au-ls"}},
     "negative-normal": {"calibrator": "ts", "training": {"init": "negative-normal"}},
 }
-ON_GAT = {"scar-official-gat": {"calibrator": "scar-gat-code", "settings": {"alpha": 1e-3, "beta": 2e-3}}}
+ON_GAT = {
+    "scar": ON_GCN["scar"],
+    "scar-official-gat": {"calibrator": "scar-gat-code", "settings": {"alpha": 1e-3, "beta": 2e-3}},
+}
 PLAIN = {"uncal": {"calibrator": "none"}, "ts": {"calibrator": "ts"}}
 
 

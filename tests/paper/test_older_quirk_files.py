@@ -24,5 +24,6 @@ def test_a_saved_variant_says_what_it_said(path):
     torch.testing.assert_close(restore(path)(out), said, atol=2e-5, rtol=1e-4)
 
 
-def test_both_formats_have_the_variants_whose_class_is_their_own():
-    assert len(FILES) == 6
+def test_every_format_has_the_variants_whose_class_is_their_own():
+    assert len(FILES) == 11
+    assert {path.parent.name for path in FILES} == {"format-1", "format-2", "format-3"}

@@ -91,7 +91,7 @@ def test_the_committed_summary_is_up_to_date() -> None:
 def test_the_command_writes_and_checks(tmp_path: Path) -> None:
     lines = [f"{graph},20,gcn,ts,TS,10,4.2,0.3,4.88,0.55" for graph in ("cora", "citeseer", "pubmed")]
     write(tmp_path, "table-gcn", *lines)
-    with pytest.raises(SystemExit, match="agreement.md is not what the tables give"):
+    with pytest.raises(SystemExit, match="agreement.md is not what the committed files give"):
         main(tmp_path, check=True)
     main(tmp_path, check=False)
     main(tmp_path, check=True)

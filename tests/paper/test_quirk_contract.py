@@ -13,6 +13,7 @@ from calibrator_contract import *  # noqa: F403
 NAMES = (
     "cagcn-code",
     "cagcn-gats",
+    "graph-scar",
     "graph-scar-no-guard",
     "ms-cagcn",
     "scar-grid",

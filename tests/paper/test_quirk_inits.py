@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from graphcal.engine.inits import init_param
+from graphcal.engine.layers import init_param
 
 
 @pytest.mark.parametrize("bias", [False, True])

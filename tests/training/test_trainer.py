@@ -12,7 +12,6 @@ from graphcal.training import (
     Replica,
     Training,
     decay_groups,
-    publications,
     settings,
     train,
     train_replicas,
@@ -85,7 +84,7 @@ def test_a_number_of_seeds_is_a_range(graph):
     assert [run.seed for run in train(graph, training=QUICK, seeds=3)] == [0, 1, 2]
 
 
-MODULES = [trainer, settings, publications, decay_groups, graphcal.observation, graphcal.serving]
+MODULES = [trainer, settings, decay_groups, graphcal.observation, graphcal.serving]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)

@@ -25,9 +25,8 @@ from typing import Any
 
 from graphcal.bench import preset_files
 from graphcal.bench.printed_numbers import look_up
-from graphcal.files import read_toml, reading
-from graphcal.limits import CELLS, RUNS
-from graphcal.plugins import Names
+from graphcal.files import CELLS, RUNS, read_toml, reading
+from graphcal.plugins import Names, taken_out
 
 PACKAGES: Names[ModuleType] = Names("preset", {"graphcal": preset_files})  # of TOML files
 NEEDED = ("title", "source", "runs", "methods", "axes")  # what no preset goes without
@@ -162,7 +161,8 @@ def _methods(preset: str, wanted: Sequence[str] | str, defined: Mapping[str, Any
     known = {**{name: {"calibrator": name} for name in CALIBRATORS}, **defined}
     missing = [method for method in wanted if method not in known]
     if missing:
-        raise ValueError(f"preset {preset!r} names the methods {', '.join(missing)}; known are {', '.join(known)}")
+        named = ", ".join(method + taken_out("calibrator", method) for method in missing)
+        raise ValueError(f"preset {preset!r} names the methods {named}; known are {', '.join(known)}")
     return {method: known[method] for method in wanted}
 
 

@@ -29,8 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphcal.bench.spec import Cell, canonical, digest
-from graphcal.files import reading, write_atomically
-from graphcal.limits import read_text
+from graphcal.files import read_text, reading, write_atomically
 
 if TYPE_CHECKING:
     from torch import Tensor

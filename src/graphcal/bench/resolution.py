@@ -15,7 +15,7 @@ from typing import Any
 from graphcal.bench.presets import Preset, matches
 from graphcal.bench.spec import Cell, RunId, TrainingGroup
 from graphcal.datasets.protocols import PROTOCOLS
-from graphcal.limits import RUNS
+from graphcal.files import RUNS
 from graphcal.methods import CALIBRATORS
 from graphcal.training import Training, published
 

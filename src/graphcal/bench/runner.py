@@ -26,8 +26,8 @@ from graphcal.bench.records import Record, Store
 from graphcal.bench.spec import Cell, Job, TrainingGroup
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics import Scores, reliability
+from graphcal.persist import installed_versions
 from graphcal.study import FittedRun, Study
-from graphcal.versions import installed_versions
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,8 @@ from graphcal.bench.presets import Preset, read_preset
 from graphcal.bench.records import Store
 from graphcal.bench.spec import Cell, canonical, jobs_of
 from graphcal.bench.tabulation import Table, tabulate
-from graphcal.datasets.sources import at_hand, find
-from graphcal.files import check_writable, reading, sweep, write_atomically
-from graphcal.limits import read_text
+from graphcal.datasets.catalog import at_hand, find
+from graphcal.files import check_writable, read_text, reading, sweep, write_atomically
 
 
 @dataclass

@@ -43,7 +43,7 @@ def calibrate(
     """
     from rich.console import Console
 
-    from graphcal.cli.column_names import column_names
+    from graphcal.cli.arguments import column_names
     from graphcal.cli.run import show_results
     from graphcal.files import check_writable
     from graphcal.pipeline import calibrate_files

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from graphcal.cli.graph_argument import graph_of
+from graphcal.cli.arguments import graph_of
 
 if TYPE_CHECKING:
     from graphcal.explanation import Explanation
@@ -21,7 +21,7 @@ def explain(
     node: int = typer.Option(..., min=0, help="The node to explain, by its number."),
     backbone: str = typer.Option("gcn", help="The model to train: gcn, gat, sage, ... (docs/backbones.md)."),
     calibrator: str = typer.Option(
-        "graph-scar", help="The calibrator whose effect is shown; `none` for no calibration."
+        "graph-scaling-keep", help="The calibrator whose effect is shown; `none` for no calibration."
     ),
     seed: int = typer.Option(0, min=0, help="Seed of the training."),
     labels_per_class: int = typer.Option(

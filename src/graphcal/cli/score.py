@@ -36,7 +36,7 @@ def score(
     """
     from rich.console import Console
 
-    from graphcal.cli.column_names import column_names
+    from graphcal.cli.arguments import column_names
     from graphcal.cli.progress import ProgressBar
     from graphcal.tables.profiles import drift_text
     from graphcal.tables.scoring import score as score_table

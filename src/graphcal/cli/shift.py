@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from graphcal.cli.graph_argument import graph_of
+from graphcal.cli.arguments import graph_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,7 +33,7 @@ def shift(
     table: str = typer.Option("shift", help=f"Which table: {', '.join(TABLES)}."),
     backbone: str = typer.Option("gcn", help="The model to train: gcn, gat, sage, ... (docs/backbones.md)."),
     calibrator: str = typer.Option(
-        "none,ts,scar,graph-scar", help="Calibrators to compare, separated by commas (see `graphcal methods`)."
+        "none,ts,scar,graph-scaling", help="Calibrators to compare, separated by commas (see `graphcal methods`)."
     ),
     seeds: int = typer.Option(3, min=1, help="How many times to train."),
     unknown: int = typer.Option(0, min=0, help="The class that is left out in the table `shift`."),

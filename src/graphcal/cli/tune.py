@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from graphcal.cli.graph_argument import graph_of
+from graphcal.cli.arguments import graph_of
 
 if TYPE_CHECKING:
     from graphcal.tuning import DecaySearch

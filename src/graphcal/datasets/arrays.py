@@ -9,8 +9,8 @@
     test_masks
     self_loops, no_label           optional: nodes whose self loop was dropped, nodes without a label
 
-Nothing is pickled: files open with `allow_pickle=False`. Nothing is believed: announced sizes are held against `limits` before
-memory is taken, the parts of a CSR matrix against each other, ids and labels against the number of nodes.
+Nothing is pickled: files open with `allow_pickle=False`. Nothing is believed: announced sizes are held against the limits
+in `files` before memory is taken, the parts of a CSR matrix against each other, ids and labels against the number of nodes.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from graphcal.files import atomic_file, reading
-from graphcal.limits import FEATURES, WORKING, check_archive, check_memory, check_regular
+from graphcal.files import FEATURES, WORKING, atomic_file, check_archive, check_memory, check_regular, reading
 
 SPLIT_KEYS = ("train", "val", "test", "train_masks", "val_masks", "test_masks", "no_label", "self_loops")
 _NEEDED = ("edge_index", "feat_data", "feat_indices", "feat_indptr", "feat_shape", "labels")

@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 
 from graphcal.datasets.arrays import symmetrise
 from graphcal.datasets.loading import set_masks
-from graphcal.datasets.splits import Split, stratified
+from graphcal.datasets.protocols import Split, stratified
 
 
 @dataclass

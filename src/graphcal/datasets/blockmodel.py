@@ -22,7 +22,7 @@ from torch_geometric.data import Data
 
 from graphcal.datasets.arrays import GraphArrays, undirected
 from graphcal.datasets.loading import tensors
-from graphcal.datasets.splits import Split
+from graphcal.datasets.protocols import Split
 
 BLOCK = 1_000_000
 

@@ -1,7 +1,7 @@
 """One file from the network, whole and of a sensible size, or nothing.
 
 Only https, also after a redirect. A download ends after so many bytes and so many seconds in all, however slowly they come
-(`limits`). A web page in the place of data (a login, a notice) is refused.
+(`files`). A web page in the place of data (a login, a notice) is refused.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any
 from urllib.error import URLError
 from urllib.parse import urlsplit
 
-from graphcal.files import atomic_file
-from graphcal.limits import ANSWER_SECONDS, DOWNLOAD, DOWNLOAD_SECONDS
+from graphcal.files import ANSWER_SECONDS, DOWNLOAD, DOWNLOAD_SECONDS, atomic_file
 
 SCHEMES = ("https",)
 CHUNK = 1 << 16

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from graphcal.datasets.assemble import Parts
-from graphcal.datasets.splits import Split
+from graphcal.datasets.protocols import Split
 from graphcal.datasets.table_files import TableFile, open_table
 from graphcal.datasets.vectors import features_of
 

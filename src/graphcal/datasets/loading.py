@@ -11,10 +11,8 @@ import torch
 from torch_geometric.data import Data
 
 from graphcal.datasets.arrays import GraphArrays
-from graphcal.datasets.catalog import entry
-from graphcal.datasets.protocols import PROTOCOLS, draw
-from graphcal.datasets.sources import data_folder, find
-from graphcal.datasets.splits import Request, Split
+from graphcal.datasets.catalog import data_folder, entry, find
+from graphcal.datasets.protocols import PROTOCOLS, Request, Split, draw
 from graphcal.graphs import sparse_csr
 
 DENSE_LIMIT = 2**29  # entries; above, features stay a sparse CSR tensor

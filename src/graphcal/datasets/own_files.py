@@ -26,9 +26,8 @@ from graphcal.datasets.arrays import check_classes, check_csr, check_edge_index,
 from graphcal.datasets.assemble import Parts, assemble
 from graphcal.datasets.graph_tables import Columns, read_tables
 from graphcal.datasets.loading import feature_tensor
-from graphcal.datasets.splits import Split
-from graphcal.files import reading
-from graphcal.limits import WORKING, check_archive, check_memory, check_regular
+from graphcal.datasets.protocols import Split
+from graphcal.files import WORKING, check_archive, check_memory, check_regular, reading
 
 
 def read(

@@ -31,8 +31,7 @@ from graphcal.datasets.arrays import (
     require_arrays,
     undirected,
 )  # fmt: skip
-from graphcal.files import reading
-from graphcal.limits import allowed_memory, check_archive, check_regular, read_at_most
+from graphcal.files import allowed_memory, check_archive, check_regular, read_at_most, reading
 
 _CSR = ("data", "indices", "indptr", "shape")
 _MASKS = ("train_masks", "val_masks", "test_masks")

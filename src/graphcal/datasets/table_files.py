@@ -1,7 +1,7 @@
 """One table on disk, Parquet or CSV, of which columns can be read.
 
-What a Parquet file announces is held against `limits` before it is read: a run of equal values takes a few bytes there, whatever
-its length.
+What a Parquet file announces is held against the limits in `files` before it is read: a run of equal values takes a few bytes
+there, whatever its length.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from graphcal.files import reading
-from graphcal.limits import WORKING, check_memory, check_regular
+from graphcal.files import WORKING, check_memory, check_regular, reading
 
 BATCH = 8192  # rows of Parquet read at a time
 MARKS = (",", ";", "\t", "|")

@@ -12,7 +12,7 @@ import torch
 
 from graphcal.datasets.loading import feature_tensor
 from graphcal.datasets.table_files import TableFile
-from graphcal.limits import FEATURES, check_memory
+from graphcal.files import FEATURES, check_memory
 
 GROUP = 16  # columns read at a time, so that the table is never whole in memory beside the matrix
 PASSES = 32  # at most: a CSV file is parsed whole for every group

@@ -16,9 +16,8 @@ from torch import Tensor
 from graphcal.decisions.bounds import Array
 from graphcal.decisions.decision import Decision, Interval, Plan, Promise
 from graphcal.decisions.masks import check_certify_labels, check_enough, check_promise, population_of
-from graphcal.decisions.planning import plan_labels
 from graphcal.decisions.selection import select_on_average
-from graphcal.decisions.thresholds import certified_set, nested_sets
+from graphcal.decisions.thresholds import certified_set, nested_sets, plan_labels
 from graphcal.metrics.bins import confidence
 from graphcal.metrics.inputs import check_log_probs
 

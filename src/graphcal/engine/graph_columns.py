@@ -1,4 +1,20 @@
-"""What a graph can say about a node's logits, as columns of a convex fit: the design of `graphcal.methods.graph_scaling`.
+"""What a graph can say about a node's logits: facts of nodes that need no label, and the columns of a convex fit.
+
+Eight features of every node (`node_features`), functions of the logits and the edges; an isolated node is its own neighbourhood:
+
+    near_train   1 next to the training set (V_F of the SCAR paper), else 0
+    agree        share of neighbours with the node's predicted class
+    agree_2hop   the same over walks of length two
+    log_degree   log(1 + degree)
+    support      the neighbours' mean probability of the node's predicted class
+    conf_gap     own confidence minus the neighbours' mean confidence
+    entropy      of the neighbours' mean prediction
+    logit_norm   length of the node's own logit vector
+
+What a neighbourhood says about the classes is a direction in logit space: the centred log of a mean distribution (`log_opinion`),
+over neighbours or over walks of length two without those that return, which would bring a node's own opinion or label back to it.
+
+Columns, the design of `graphcal.methods.graph_scaling` (`Layout`):
 
     fields   z      centred logits                                     x (1, facts)
              t      centroid logits of SCAR, where the layer is known  x (1, facts)
@@ -7,8 +23,8 @@
              l1, l2 labels one and two steps away, where asked for     x 1 each
     own      a bias per class; all logits (C <= 10) or the class's own (C > 10)
 
-Facts are those of `graphcal.engine.node_features`, in units of their spread and clamped to what was seen while fitting. A node
-without neighbours has none of them: they count as average, and a fact of its own, ``alone``, says so.
+Facts are in units of their spread and clamped to what was seen while fitting. A node without neighbours has none of them: they
+count as average, and a fact of its own, ``alone``, says so.
 """
 
 from __future__ import annotations
@@ -20,8 +36,62 @@ from torch import Tensor
 
 from graphcal.core import Outputs
 from graphcal.engine.columns import StructuredColumns, contrast
-from graphcal.engine.node_features import label_opinion, log_opinion, node_features, walk_means
-from graphcal.graphs import structure
+from graphcal.graphs import Structure, structure
+
+SMALLEST_OPINION = 1e-6  # of a neighbourhood about a class: its log must be finite
+LABEL_SMOOTHING = 1.0  # labels of each class that are counted without having been seen
+
+
+def node_features(out: Outputs) -> Tensor:
+    """The features of every node, in the order above."""  # (N, 8)
+    graph, classes, own = structure(out.graph), out.num_classes, out.pred[:, None]
+    probs = out.logits.softmax(-1)
+    conf = probs.amax(-1, keepdim=True)
+    hard = torch.zeros_like(probs).scatter_(1, own, 1.0)  # (N, C) predictions, one-hot
+    one_hop = graph.neighbour_mean(hard)
+    around = graph.neighbour_mean(torch.cat([one_hop, probs, conf], -1))
+    two_hop, mean_probs, mean_conf = torch.split(around, [classes, classes, 1], -1)
+    columns = [
+        graph.next_to_training[:, None],
+        one_hop.gather(1, own),
+        two_hop.gather(1, own),
+        graph.degree[:, None].to(probs).log1p(),
+        mean_probs.gather(1, own),
+        conf - mean_conf,
+        torch.special.entr(mean_probs).sum(-1, keepdim=True),
+        out.logits.norm(dim=-1, keepdim=True),
+    ]
+    return torch.cat([column.double() for column in columns], -1)
+
+
+def walk_means(graph: Structure, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean of values (N, D) over the neighbours and over walks of length two that do not return; 0 where there are none."""
+    total, count = walk_sums(graph, torch.cat([values, torch.ones_like(values[:, :1])], -1))
+    one, two = (x[:, :-1] / x[:, -1:].clamp(min=1) for x in (total, count))
+    return one, two
+
+
+def walk_sums(graph: Structure, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums of values (N, D) over the neighbours and over walks of length two that do not return to the node."""
+    one = graph.neighbour_sum(values)
+    return one, graph.neighbour_sum(one) - graph.returning[:, None].to(values) * values
+
+
+def log_opinion(probs: Tensor) -> Tensor:
+    """Centred log of mean probabilities (N, C): a direction in logit space; 0 where the mean is over nothing."""
+    known = probs.sum(-1, keepdim=True) > 0
+    log = probs.clamp(min=SMALLEST_OPINION).log()
+    return torch.where(known, log - log.mean(-1, keepdim=True), torch.zeros_like(log))
+
+
+def label_opinion(graph: Structure, y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """Centred log of smoothed counts of the labels y (N,), -1 where unknown, one and two steps away; never a node's own."""
+    known = torch.zeros(len(y), classes, dtype=torch.double, device=y.device)
+    seen = y >= 0
+    known[seen, y[seen]] = 1.0
+    one, two = walk_sums(graph, known)
+    return log_opinion(one + LABEL_SMOOTHING), log_opinion(two + LABEL_SMOOTHING)
+
 
 MOST_CLASSES = 10  # with a full matrix
 ALONE = 7  # the place of the fact of having no neighbours

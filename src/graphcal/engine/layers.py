@@ -1,14 +1,86 @@
-"""Layers with a leading replica axis: R networks side by side, of which no arithmetic mixes two."""
+"""Layers with a leading replica axis: R networks side by side, of which no arithmetic mixes two; and their initial weights.
+
+Each replica is drawn from its own generator, by the initialisation of a name:
+
+uniform          U(-1/sqrt(out), 1/sqrt(out))              Kipf's pygcn and CaGCN
+glorot           U(+-sqrt(6 / (in + out))), zero bias      PyG, GAT, GCNII's and FAGCN's linear layers
+linear           U(-1/sqrt(in), 1/sqrt(in))                torch.nn.Linear
+xavier-normal    N(0, 1.414 sqrt(2 / (in + out)))          FAGCN; bias as in `linear`
+
+Other packages add to these by an entry point in the group ``graphcal.inits`` that names an `Init`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from graphcal.engine.inits import init_param
+from graphcal.plugins import Names
+
+Draw = Callable[[tuple[int, ...], int, int, torch.Generator], Tensor]  # shape, fan in, fan out, generator
+
+
+@dataclass(frozen=True)
+class Init:
+    """How the weight and the bias of a layer are drawn."""
+
+    weight: Draw
+    bias: Draw
+
+
+def _uniform(bound: float, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return (torch.rand(shape, generator=generator) * 2 - 1) * bound
+
+
+def _uniform_by_outputs(shape: tuple[int, ...], fan_in: int, fan_out: int, generator: torch.Generator) -> Tensor:
+    return _uniform(1 / sqrt(fan_out), shape, generator)
+
+
+def _uniform_by_inputs(shape: tuple[int, ...], fan_in: int, fan_out: int, generator: torch.Generator) -> Tensor:
+    return _uniform(1 / sqrt(fan_in), shape, generator)
+
+
+def _glorot(shape: tuple[int, ...], fan_in: int, fan_out: int, generator: torch.Generator) -> Tensor:
+    return _uniform(sqrt(6 / (fan_in + fan_out)), shape, generator)
+
+
+def _zeros(shape: tuple[int, ...], fan_in: int, fan_out: int, generator: torch.Generator) -> Tensor:
+    return torch.zeros(shape)
+
+
+def _xavier_normal(shape: tuple[int, ...], fan_in: int, fan_out: int, generator: torch.Generator) -> Tensor:
+    return torch.randn(shape, generator=generator) * 1.414 * sqrt(2 / (fan_in + fan_out))
+
+
+INITS: Names[Init] = Names(
+    "init",
+    {
+        "uniform": Init(_uniform_by_outputs, _uniform_by_outputs),
+        "glorot": Init(_glorot, _zeros),
+        "linear": Init(_uniform_by_inputs, _uniform_by_inputs),
+        "xavier-normal": Init(_xavier_normal, _uniform_by_inputs),
+    },
+    method="weight",
+    signature="weight(shape, fan_in, fan_out, generator): it is not an initialisation",
+)
+
+
+def init_param(
+    shape: tuple[int, ...],
+    fan_in: int,
+    fan_out: int,
+    generators: Sequence[torch.Generator],
+    init: str,
+    bias: bool = False,
+) -> nn.Parameter:
+    """A parameter (R, *shape), replica r drawn from generator r by the initialisation with this name."""
+    draw = INITS[init].bias if bias else INITS[init].weight
+    return nn.Parameter(torch.stack([draw(shape, fan_in, fan_out, generator) for generator in generators]))
 
 
 class Linear(nn.Module):

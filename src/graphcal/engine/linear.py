@@ -15,6 +15,9 @@ With p = softmax(z) and A_n = diag(p_n) - p_n p_n^T, the one Hessian everything 
 
 for about the price of one iteration instead of n fits, without random folds, and exactly for a quadratic loss.
 
+*Targets.* Where a model is right on every node, its NLL falls without end as its confidence grows. Platt (1999) counts one more
+node of each outcome: of n nodes that are all right, each is taken to be right with probability 1 - 1 / (n + 2).
+
 *Ridge path.* Leave-one-out NLL first falls and then rises as a ridge weakens, so the search walks along the ridges while it
 gains. Solutions of neighbours are close: one Newton step leads from each to the next.
 
@@ -29,9 +32,9 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from graphcal.engine.columns import ColumnSet, DenseColumns, contrast
-from graphcal.engine.likelihood import platt_targets
 
 # on coefficients of columns of unit size: two equal columns must not make the Hessian singular
 TINY_RIDGE = 1e-10
@@ -67,41 +70,6 @@ def loo_logits(base: Tensor, terms: Tensor, target: Tensor, theta: Tensor, ridge
         fit = LinearFit(base, terms, target, theta)
         z = fit.at(fit.start).loo_logits(fit.unit_ridge(ridge) + TINY_RIDGE)
     return z.clone()
-
-
-@dataclass(frozen=True, eq=False)
-class RidgeFit:
-    theta: Tensor  # (K,)
-    ridge: float
-    loo_nll: float
-
-
-def best_ridge(
-    base: Tensor, terms: Tensor, target: Tensor, start: Tensor, held: Tensor, ridges: Sequence[float]
-) -> RidgeFit:
-    """The ridge of least leave-one-out NLL. It acts where ``held`` (K,) is 1, on coefficients of columns of unit size."""
-    with torch.inference_mode():
-        fit = LinearFit(base, terms, target, start)
-        ridges = sorted(ridges, reverse=True)
-
-        def step(place: int, state: NewtonState) -> tuple[NewtonState, float]:
-            there = fit.solve(ridges[place] * held, state, steps=1)
-            return there, there.loo_nll(ridges[place] * held + TINY_RIDGE)
-
-        place = middle = len(ridges) // 3
-        state, least = step(place, fit.at(fit.start))
-        for direction in (-1, 1):
-            while 0 <= place + direction < len(ridges):
-                there, loss = step(place + direction, state)
-                if loss >= least:
-                    break
-                state, least, place = there, loss, place + direction
-            if place != middle:
-                break  # it gained in this direction: it would lose in the other
-        ridge = ridges[place] * held
-        solved = fit.solve(ridge, state, precision=1e-16)
-        theta, loss = fit.theta(solved), solved.loo_nll(ridge + TINY_RIDGE)
-    return RidgeFit(theta.clone(), ridges[place], loss)
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,3 +234,30 @@ def newton_step(state: NewtonState, start: Tensor, ridge: Tensor) -> tuple[Tenso
     gradient = state.gradient + ridge * (state.theta - start)
     step = torch.linalg.solve(state.hessian + ridge.diag(), gradient)
     return step, float(gradient @ step)
+
+
+def mean_nll(logits: Tensor, y: Tensor) -> Tensor:
+    """Mean negative log-likelihood of logits (n, C) under labels (n,)."""
+    return -(logits.gather(-1, y[:, None]).squeeze(-1) - logits.logsumexp(-1)).mean()
+
+
+def soft_nll(logits: Tensor, target: Tensor) -> Tensor:
+    """Mean cross-entropy of logits (n, C) under target probabilities (n, C)."""
+    return (logits.logsumexp(-1) - (target * logits).sum(-1)).mean()
+
+
+def platt_targets(y: Tensor, logits: Tensor, contrast: Tensor | None = None) -> Tensor:
+    """One-hot labels (n, C), smoothed on the nodes of every column whose nodes the logits (n, C) get all right.
+
+    A column k of ``contrast`` (n, C, K) has the nodes where it is not zero; without it there is one column, of all nodes.
+    """
+    classes = logits.shape[1]
+    target = one_hot(y, classes).double()
+    in_column = (logits.new_ones(len(y), 1, 1) if contrast is None else contrast).abs().amax(1) > 0  # (n, K)
+    wrong = logits.argmax(-1) != y  # (n,)
+    all_right = ~in_column[wrong].any(0)  # (K,)
+    if not all_right.any():
+        return target
+    share = all_right.double() / (in_column.sum(0) + 2)
+    smooth = (in_column * share).amax(1, keepdim=True)  # (n, 1)
+    return target * (1 - smooth) + (1 - target) * smooth / (classes - 1)

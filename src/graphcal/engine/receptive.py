@@ -8,7 +8,7 @@ its last levels are cut, those before are one set of nodes (a third of Citeseer 
 operator.
 
 `full_graph` is a pass over the whole graph; `receptive_fields` are the two passes of an epoch. A X is formed beforehand where
-its product with W has fewer entries than X W and then A (X W). The first product is shared between passes (first_product.py).
+its product with W has fewer entries than X W and then A (X W). The first product is shared between passes (features.py).
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ import torch
 from torch import Tensor
 
 from graphcal.engine.dropout import Dropout
-from graphcal.engine.features import Features
-from graphcal.engine.first_product import FirstProductCache, differentiable_first_product, first_product
+from graphcal.engine.features import Features, FirstProductCache, differentiable_first_product, first_product
 from graphcal.engine.sparse import Sparse
 
 T = TypeVar("T")

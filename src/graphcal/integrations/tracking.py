@@ -11,7 +11,7 @@ from __future__ import annotations
 import tempfile
 from typing import Any
 
-from graphcal.pipeline import Results
+from graphcal.results import Results
 
 LOGGED = ("accuracy", "ece", "ece_floor", "nll", "brier")
 

@@ -13,7 +13,6 @@ from graphcal.methods.ets import EnsembleTemperatureScaling
 from graphcal.methods.gats import GATS
 from graphcal.methods.gets import GETS
 from graphcal.methods.graph_scaling import GraphScaling, KeptGraphScaling
-from graphcal.methods.graph_scar import GraphSCAR
 from graphcal.methods.histogram import HistogramBinning
 from graphcal.methods.isotonic import Isotonic
 from graphcal.methods.matrix_scaling import MatrixScaling
@@ -43,7 +42,6 @@ __all__ = [
     "Card",
     "Dirichlet",
     "EnsembleTemperatureScaling",
-    "GraphSCAR",
     "GraphScaling",
     "HistogramBinning",
     "Isotonic",
@@ -77,7 +75,6 @@ CALIBRATORS: Names[type[Recipe]] = Names(
         "spline": Spline,
         "order-invariant": OrderInvariant,
         "scar": SCAR,
-        "graph-scar": GraphSCAR,
         "graph-scaling": GraphScaling,
         "graph-scaling-keep": KeptGraphScaling,
         "cagcn": CaGCN,

@@ -19,7 +19,7 @@ from torch import Tensor
 from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import dropout, uniform
-from graphcal.engine.likelihood import mean_nll
+from graphcal.engine.linear import mean_nll
 from graphcal.engine.node_order import fitting_order, stopping_order
 from graphcal.engine.rows import RowSlice, row_slice
 from graphcal.engine.scaling import scaled

@@ -20,7 +20,7 @@ from torch import Tensor
 from graphcal.core import Calibration, Outputs, Recipe, fitted_on
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import uniform
-from graphcal.engine.likelihood import mean_nll
+from graphcal.engine.linear import mean_nll
 from graphcal.engine.node_order import fitting_order
 from graphcal.methods.card import Card
 

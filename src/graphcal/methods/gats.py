@@ -24,7 +24,7 @@ from torch.nn.functional import leaky_relu, softplus
 from graphcal.core import Calibration, Outputs, fitted_on, training_set_of
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import uniform
-from graphcal.engine.likelihood import mean_nll
+from graphcal.engine.linear import mean_nll
 from graphcal.engine.node_order import fitting_order, stopping_order
 from graphcal.engine.rows import rows_of, softmax_by_row
 from graphcal.engine.scaling import scaled
@@ -145,7 +145,7 @@ class AttentionTemperature(Calibration):
     log_bias: Tensor  # ()
     log_train: Tensor  # ()
     log_near: Tensor  # ()
-    train_keys: Tensor  # of the training nodes (graphcal.identity)
+    train_keys: Tensor  # of the training nodes (graphcal.graphs)
 
     def temperature(self, out: Outputs) -> Tensor:
         """T of every node."""  # (N,)

@@ -27,7 +27,7 @@ from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import dropout, uniform
 from graphcal.engine.gating import noisy_top_k
-from graphcal.engine.likelihood import mean_nll
+from graphcal.engine.linear import mean_nll
 from graphcal.engine.node_order import fitting_order, stopping_order, training_nodes
 from graphcal.engine.rows import RowSlice, feature_rows, row_slice
 from graphcal.engine.scaling import with_predictions

@@ -21,7 +21,7 @@ training nodes and graphs whose training set is not known. A node without neighb
 fitted nodes were like it.
 
 *Keeping predictions* (``predictions="keep"``): a distribution whose largest entry is another class is replaced by the nearest one
-that keeps the prediction (`graphcal.engine.stacking.pooled`). Such nodes are *held*: the fit does not believe their prediction.
+that keeps the prediction (`graphcal.engine.scaling.pooled`). Such nodes are *held*: the fit does not believe their prediction.
 Members with class terms are then left out of the stack: most of what they know is which other class it is, and no distribution
 with the old class on top can say that; with them NLL is lower and ECE higher.
 """
@@ -37,9 +37,8 @@ from torch import Tensor
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes, training_set_of
 from graphcal.engine.graph_columns import FactUnits, Layout, centred, raw_facts, read_context
 from graphcal.engine.node_order import fitting_order
-from graphcal.engine.stacking import leading, mixture, pooled
-from graphcal.graphs import structure
-from graphcal.identity import fingerprint
+from graphcal.engine.scaling import leading, mixture, pooled
+from graphcal.graphs import fingerprint, structure
 from graphcal.methods.card import Card
 from graphcal.methods.scar import centroid_logits
 from graphcal.methods.stacked_fit import BLOCKS, StackedFit, fit_stack
@@ -154,7 +153,7 @@ class GraphScaled(Calibration):
     high: Tensor
     gram: Tensor  # (C, C), or (0, 0) where the final layer is not known
     bias: Tensor  # (C,)
-    train_keys: Tensor  # of the training nodes (graphcal.identity)
+    train_keys: Tensor  # of the training nodes (graphcal.graphs)
     label_nodes: Tensor  # labelled nodes that neighbours are counted among, and their labels; empty otherwise
     label_values: Tensor
     graph: bool  # the edges were known

@@ -21,7 +21,7 @@ from torch.nn.functional import softplus
 from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import uniform
-from graphcal.engine.likelihood import mean_nll
+from graphcal.engine.linear import mean_nll
 from graphcal.engine.node_order import fitting_order, stopping_order
 from graphcal.engine.scaling import with_predictions
 from graphcal.methods.card import Card

@@ -31,8 +31,7 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, FinalLayer, Outputs, fitted_on, fitting_nodes, training_set_of
-from graphcal.engine.likelihood import platt_targets, soft_nll
-from graphcal.engine.linear import fit_linear, loo_logits
+from graphcal.engine.linear import fit_linear, loo_logits, platt_targets, soft_nll
 from graphcal.graphs import structure
 from graphcal.methods.card import Card
 
@@ -90,7 +89,7 @@ class SCAR:
 
     Weights that are not given are fitted, exactly; ``temperature=True`` fits a scale on the logits with them. Use it where the
     final layer is known (`graphcal.train`, `graphcal.observe`) and predictions must stay as they are. One weight for all nodes
-    of a side repairs the mean; `GraphSCAR` lets scale and weight depend on a node's neighbourhood and is better on most graphs.
+    of a side repairs the mean; `GraphScaling` lets the scale depend on a node's neighbourhood and is better on most graphs.
 
     >>> import graphcal as gc
     >>> data = gc.load("citeseer")
@@ -134,7 +133,7 @@ class CentroidPull(Calibration):
     scale: Tensor  # () s, where there is a temperature
     gram: Tensor  # (C, C)
     bias: Tensor  # (C,)
-    train_keys: Tensor  # of the training nodes (graphcal.identity)
+    train_keys: Tensor  # of the training nodes (graphcal.graphs)
     temperature: bool
     guarded: bool  # the cap on w is on
     note: str

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
-from graphcal.engine.likelihood import mean_nll
+from graphcal.engine.linear import mean_nll
 from graphcal.engine.scaling import scaled
 from graphcal.graphs import structure
 from graphcal.methods.card import Card

@@ -20,9 +20,8 @@ from torch import Tensor
 
 from graphcal.engine.columns import StructuredColumns
 from graphcal.engine.graph_columns import Layout
-from graphcal.engine.likelihood import platt_targets
-from graphcal.engine.linear import LinearFit, best_ridges, fit_linear
-from graphcal.engine.stacking import mixture, pooled, stack_weights
+from graphcal.engine.linear import LinearFit, best_ridges, fit_linear, platt_targets
+from graphcal.engine.scaling import mixture, pooled, stack_weights
 
 LAMBDAS = (300.0, 100.0, 30.0, 10.0)
 PRIOR = 2.0  # observations for each member of the stack

@@ -9,7 +9,6 @@ from graphcal.metrics.gate import Judgement, judge
 from graphcal.metrics.intervals import block_ece_interval, ece_interval, true_error
 from graphcal.metrics.measurement import Measurement, evaluate
 from graphcal.metrics.names import METRICS, Metric
-from graphcal.metrics.ranking import auroc
 from graphcal.metrics.ranks import Ranks, rank_methods
 from graphcal.metrics.references import reference_summary
 from graphcal.metrics.refinement import CalibrationRefinement, calibration_refinement
@@ -26,7 +25,7 @@ from graphcal.metrics.scores import (
     signed_gap,
     underconfidence,
 )
-from graphcal.metrics.selective import aurc, coverage_at, coverage_interval, eaurc
+from graphcal.metrics.selective import aurc, auroc, coverage_at, coverage_interval, eaurc
 from graphcal.metrics.slices import ChangedNode, Slice, changed_nodes, measure_slices, worst_slice
 from graphcal.metrics.smooth import kde_ece, smooth_ece
 from graphcal.metrics.streaming import Tally

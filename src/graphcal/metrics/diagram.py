@@ -29,7 +29,6 @@ from graphcal.metrics.bins import (
     equal_mass_edges,
     equal_width_edges,
     mean_reliability,
-    outcomes,
     tally,
 )
 from graphcal.metrics.floor import debiased_of, floor_of
@@ -87,13 +86,8 @@ class Diagram:
         }
 
 
-def measure_diagram(log_probs: Sequence[Tensor], y: Tensor, bins: int, scheme: str = "equal-width") -> Diagram:
-    """The diagram of several seeds; equal-mass edges are those of all seeds together."""
-    return diagram_of([outcomes(lp, y) for lp in log_probs], bins, scheme)
-
-
 def diagram_of(seeds: Sequence[tuple[Tensor, Tensor]], bins: int, scheme: str) -> Diagram:
-    """The same from confidence and rightness (N,) of each seed."""
+    """The diagram of several seeds, each by confidence and rightness (N,); equal-mass edges are those of all seeds together."""
     pooled = scheme == "equal-mass"
     edges = equal_mass_edges(torch.cat([conf for conf, _ in seeds]), bins) if pooled else equal_width_edges(bins)
     parts = [tally(conf, right, edges, scheme) for conf, right in seeds]

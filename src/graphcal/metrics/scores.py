@@ -26,8 +26,7 @@ from graphcal.metrics.bins import Reliability, outcomes, reliability
 from graphcal.metrics.floor import debiased_of, floor_of
 from graphcal.metrics.group_gaps import worst_gap
 from graphcal.metrics.inputs import Array, RowChunk, map_reduce
-from graphcal.metrics.ranking import auroc_of, grouped
-from graphcal.metrics.selective import aurc_of, best_aurc_of, coverage_of
+from graphcal.metrics.selective import aurc_of, auroc_of, best_aurc_of, coverage_of, grouped
 
 DECIDED_ERROR = 0.05  # the error of `coverage_at_5`
 

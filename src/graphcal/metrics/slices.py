@@ -49,11 +49,6 @@ class Slice:
     corrected_gap: float  # what is left of the signed gap once noise, and being one of many groups, is taken off
     p: float  # of a gap as far from 0, were there none
 
-    @property
-    def certain_gap(self) -> float:
-        """How far the gap certainly is from 0."""
-        return max(self.signed_gap_low, -self.signed_gap_high, 0.0)
-
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers of five digits."""
         return {k: round(v, 5) if isinstance(v, float) else v for k, v in asdict(self).items()}

@@ -24,9 +24,8 @@ from graphcal.metrics.ece_variants import classwise_gaps, mce_of, top_label_gaps
 from graphcal.metrics.floor import debiased_of, seeded
 from graphcal.metrics.inputs import Array, RowChunk, map_reduce
 from graphcal.metrics.intervals import interval_of, normal_noise
-from graphcal.metrics.ranking import auroc_of
 from graphcal.metrics.scores import DECIDED_ERROR, ece_of, loss_sums, over_of, under_of
-from graphcal.metrics.selective import aurc_of, coverage_of, eaurc_of
+from graphcal.metrics.selective import aurc_of, auroc_of, coverage_of, eaurc_of
 from graphcal.metrics.smooth import grids, kde_ece_of, smooth_ece_of
 
 TALLIED = (

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from graphcal.models.appnp import APPNP
-from graphcal.models.config import Backbone, ModelConfig, Replicas
 from graphcal.models.fagcn import FAGCN
 from graphcal.models.gat import GAT
 from graphcal.models.gcn import GCN
@@ -14,9 +13,9 @@ from graphcal.models.gcnii import GCNII
 from graphcal.models.gpn import GPN
 from graphcal.models.jknet import JKNet
 from graphcal.models.mlp import MLP
+from graphcal.models.replicas import Backbone, ModelConfig, ModelOnGraph, Replicas, TrainedGNN
 from graphcal.models.sage import GraphSAGE
 from graphcal.models.sgc import SGC
-from graphcal.models.trained import ModelOnGraph, TrainedGNN
 from graphcal.plugins import Names
 
 BACKBONES: Names[type[Backbone]] = Names(

@@ -21,7 +21,7 @@ from graphcal.engine.dropout import Dropout, relu_dropout
 from graphcal.engine.layers import Linear, Linears, nodes_first
 from graphcal.engine.operators import symmetric_no_loops
 from graphcal.engine.receptive import ReceptiveField
-from graphcal.models.config import ModelConfig, Replicas
+from graphcal.models.replicas import ModelConfig, Replicas
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,11 @@ from torch import Tensor, nn
 
 from graphcal.engine.activations import elu
 from graphcal.engine.dropout import Dropout
-from graphcal.engine.inits import init_param
-from graphcal.engine.layers import nodes_first
+from graphcal.engine.layers import init_param, nodes_first
 from graphcal.engine.operators import add_self_loops
 from graphcal.engine.receptive import ReceptiveField
 from graphcal.engine.sparse import Sparse
-from graphcal.models.config import ModelConfig, Replicas
+from graphcal.models.replicas import ModelConfig, Replicas
 
 
 @dataclass(frozen=True)

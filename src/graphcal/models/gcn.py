@@ -23,7 +23,7 @@ from graphcal.engine.dropout import Dropout, relu_dropout
 from graphcal.engine.layers import Linear, Linears
 from graphcal.engine.operators import symmetric
 from graphcal.engine.receptive import ReceptiveField
-from graphcal.models.config import ModelConfig, Replicas
+from graphcal.models.replicas import ModelConfig, Replicas
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,10 @@ import torch
 from torch import Tensor, nn
 
 from graphcal.engine.dropout import Dropout, relu_dropout
-from graphcal.engine.inits import init_param
-from graphcal.engine.layers import Linear
+from graphcal.engine.layers import Linear, init_param
 from graphcal.engine.operators import symmetric
 from graphcal.engine.receptive import ReceptiveField
-from graphcal.models.config import ModelConfig, Replicas
+from graphcal.models.replicas import ModelConfig, Replicas
 
 
 @dataclass(frozen=True)

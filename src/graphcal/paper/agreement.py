@@ -24,9 +24,10 @@ import typer
 from graphcal.bench.document import Block, Grid, Heading, cells, markdown, paragraph
 from graphcal.bench.presets import read_preset
 from graphcal.bench.printed_numbers import rows_of
-from graphcal.files import read_toml, write_atomically
+from graphcal.files import read_toml
 from graphcal.metrics.comparison import holm
 from graphcal.metrics.equivalence import LEVEL, MeanDifference, Sample, bias, combine, welch
+from graphcal.paper.run_files import write_or_check
 
 MARGIN, NARROW = 1.0, 0.5  # points: what the field argues about is half a point to one point
 PAPER_RUNS = 10
@@ -283,11 +284,7 @@ def main(
         False, "--check", help="Write nothing; fail when agreement.md is not what the tables give."
     ),
 ) -> None:
-    text, path = agreement(folder), folder / "agreement.md"
-    if not check:
-        write_atomically(path, text)
-    elif not path.exists() or path.read_text(encoding="utf-8") != text:
-        raise SystemExit(f"{path} is not what the tables give: run python -m graphcal.paper.agreement")
+    write_or_check(folder / "agreement.md", agreement(folder), check, "python -m graphcal.paper.agreement")
 
 
 if __name__ == "__main__":

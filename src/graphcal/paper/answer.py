@@ -15,13 +15,12 @@ import numpy as np
 import typer
 
 from graphcal.bench.document import markdown
-from graphcal.files import write_atomically
 from graphcal.metrics.equivalence import bias
 from graphcal.paper.agreement import count_published, distinct, read_cells, tally
 from graphcal.paper.claims import count_verdicts, grid_of_claims, printed_means
 from graphcal.paper.fair_rows import grid_of_fair_rows
 from graphcal.paper.graph_by_graph import grid_by_graph
-from graphcal.paper.run_files import RunFiles
+from graphcal.paper.run_files import RunFiles, write_or_check
 
 CITATION = ("cora", "citeseer", "pubmed")
 
@@ -244,11 +243,7 @@ def main(
     check: bool = typer.Option(False, "--check", help="Write nothing; fail when a page says something else."),
 ) -> None:
     for path in pages:
-        text = filled(path, folder)
-        if not check:
-            write_atomically(path, text)
-        elif path.read_text(encoding="utf-8") != text:
-            raise SystemExit(f"{path} is not what the run files give: run python -m graphcal.paper.answer {path}")
+        write_or_check(path, filled(path, folder), check, f"python -m graphcal.paper.answer {path}")
 
 
 if __name__ == "__main__":

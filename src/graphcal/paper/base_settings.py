@@ -25,6 +25,7 @@ import typer
 from graphcal.bench.document import Block, Grid, Heading, cells, markdown, paragraph
 from graphcal.files import write_atomically
 from graphcal.metrics.equivalence import Sample, welch
+from graphcal.paper.run_files import write_or_check
 
 SEARCHES = ("base-models", "base-backbones", "base-filtered")  # for uncalibrated models of Appendix E.3 and E.4
 ACCURACIES = "exceptions-accuracy"  # the one search for an accuracy, not an ECE
@@ -211,11 +212,8 @@ def main(
 ) -> None:
     if collect is not None:
         write_atomically(folder / "base-settings.csv", csv_of(collected(collect)))
-    text, path = base_settings(folder), folder / "base-settings.md"
-    if not check:
-        write_atomically(path, text)
-    elif not path.exists() or path.read_text(encoding="utf-8") != text:
-        raise SystemExit(f"{path} is not what base-settings.csv gives: run python -m graphcal.paper.base_settings")
+    page = folder / "base-settings.md"
+    write_or_check(page, base_settings(folder), check, "python -m graphcal.paper.base_settings")
 
 
 if __name__ == "__main__":

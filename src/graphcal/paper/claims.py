@@ -18,8 +18,8 @@ import numpy as np
 import typer
 
 from graphcal.bench.document import Block, Grid, Heading, cells, markdown, paragraph
-from graphcal.files import read_toml, write_atomically
-from graphcal.paper.run_files import RunFiles
+from graphcal.files import read_toml
+from graphcal.paper.run_files import RunFiles, write_or_check
 
 HOLDS, PART, NOT, UNTESTED = "holds", "holds in part", "does not hold", "cannot be tested"
 VERDICTS = (HOLDS, PART, NOT, UNTESTED)
@@ -118,11 +118,7 @@ def main(
         False, "--check", help="Write nothing; fail when claims.md is not what the run files give."
     ),
 ) -> None:
-    text, path = claims(folder), folder / "claims.md"
-    if not check:
-        write_atomically(path, text)
-    elif not path.exists() or path.read_text(encoding="utf-8") != text:
-        raise SystemExit(f"{path} is not what the run files give: run python -m graphcal.paper.claims")
+    write_or_check(folder / "claims.md", claims(folder), check, "python -m graphcal.paper.claims")
 
 
 if __name__ == "__main__":

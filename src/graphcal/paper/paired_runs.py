@@ -26,11 +26,10 @@ from scipy import stats
 
 from graphcal.bench.document import Block, Grid, Heading, cells, markdown, paragraph
 from graphcal.bench.presets import read_preset
-from graphcal.files import write_atomically
 from graphcal.metrics.comparison import holm
 from graphcal.metrics.equivalence import LEVEL
 from graphcal.metrics.names import metric_of
-from graphcal.paper.run_files import Row, RunFiles
+from graphcal.paper.run_files import Row, RunFiles, write_or_check
 
 TABLES = ("table-gcn", "table-gat", "table-ablation", "table-hetero", "table-backbones", "scar", "gats-protocol")
 METRICS = ("ece", "nll", "brier")
@@ -143,14 +142,8 @@ def main(
 ) -> None:
     runs = RunFiles(folder)
     tests = all_tests(runs)
-    texts = {"paired-runs.md": page(runs, tests), "paired-runs.csv": csv_of(tests)}
-    for name, text in texts.items():
-        if not check:
-            write_atomically(folder / name, text)
-        elif not (folder / name).exists() or (folder / name).read_text(encoding="utf-8") != text:
-            raise SystemExit(
-                f"{folder / name} is not what the run files give: run python -m graphcal.paper.paired_runs"
-            )
+    for name, text in (("paired-runs.md", page(runs, tests)), ("paired-runs.csv", csv_of(tests))):
+        write_or_check(folder / name, text, check, "python -m graphcal.paper.paired_runs")
 
 
 if __name__ == "__main__":

@@ -15,13 +15,14 @@ from typing import Any
 import typer
 from torch_geometric.data import Data
 
-from graphcal.cli.graph_argument import graph_of
+from graphcal.cli.arguments import graph_of
 from graphcal.cli.shift import show_rows
 from graphcal.core import Recipe
-from graphcal.methods import SCAR, Uncalibrated
+from graphcal.methods import SCAR, TemperatureScaling, Uncalibrated
+from graphcal.paper.quirks.graph_scar import GraphSCAR
 from graphcal.paper.quirks.scar_per_hop import SCARPerHop
 from graphcal.paper.quirks.scar_variants import SCARWithoutGuard, SharedSCAR
-from graphcal.shift.experiments import METHODS, TableRows, measured_rows, study_of
+from graphcal.shift.experiments import TableRows, measured_rows, study_of
 from graphcal.training import Replica, Training, train, train_replicas
 
 WEIGHTS: dict[str, Recipe] = {
@@ -33,7 +34,13 @@ WEIGHTS: dict[str, Recipe] = {
     "one for each distance": SCARPerHop(),
     "two weights and a temperature": SCAR(temperature=True),
 }
-WITHOUT_GUARD: dict[str, Recipe] = {**METHODS, "scar (no guard)": SCARWithoutGuard()}
+WITHOUT_GUARD: dict[str, Recipe] = {
+    "none": Uncalibrated(),
+    "ts": TemperatureScaling(),
+    "scar": SCAR(),
+    "graph-scar": GraphSCAR(),
+    "scar (no guard)": SCARWithoutGuard(),
+}
 
 
 def weights_table(

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from graphcal.files import write_atomically
 from graphcal.metrics.names import metric_of
 
 Row = tuple[tuple[str, str], ...]  # (axis, value) in the order of the file
@@ -89,3 +90,11 @@ class RunFiles:
 
 def _several(value: object) -> set[str]:
     return {str(one) for one in value} if isinstance(value, (list, tuple)) else {str(value)}
+
+
+def write_or_check(path: Path, text: str, check: bool, remade_by: str) -> None:
+    """Write a page that is made of committed files, or fail where it is not what they give."""
+    if not check:
+        write_atomically(path, text)
+    elif not path.exists() or path.read_text(encoding="utf-8") != text:
+        raise SystemExit(f"{path} is not what the committed files give: run {remade_by}")

@@ -17,10 +17,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.core import Recipe
-from graphcal.methods import SCAR, GraphSCAR, TemperatureScaling, Uncalibrated
+from graphcal.methods import SCAR, GraphScaling, TemperatureScaling, Uncalibrated
 from graphcal.metrics import mean_scores
 from graphcal.metrics.bins import confidence
-from graphcal.metrics.ranking import auroc_of, grouped
+from graphcal.metrics.selective import auroc_of, grouped
 from graphcal.observation import observe
 from graphcal.shift.changes import with_mixed_features, with_rewired_edges, without_class
 from graphcal.study import Study
@@ -30,7 +30,7 @@ METHODS: dict[str, Recipe] = {
     "none": Uncalibrated(),
     "ts": TemperatureScaling(),
     "scar": SCAR(),
-    "graph-scar": GraphSCAR(),
+    "graph-scaling": GraphScaling(),
 }
 SHARES = (0.0, 0.5, 1.0)
 TableRows = list[dict[str, Any]]

@@ -25,13 +25,13 @@ from graphcal.methods import CALIBRATORS
 from graphcal.metrics import Measurement
 from graphcal.study import Study
 from graphcal.tables.arrays import arrays_of, like
+from graphcal.tables.exporting import write_table
 from graphcal.tables.kinds import Kind
 from graphcal.tables.layouts import TableLayout
 from graphcal.tables.profiles import Profile
 from graphcal.tables.reading import PredictionTable
 from graphcal.tables.scorer import calibrated_columns, with_columns
 from graphcal.tables.splits import RowSplit, drawn
-from graphcal.tables.writing import write_table
 
 BINS = 20
 
@@ -150,11 +150,6 @@ def remember(
             columns["scores"] = layout.scores[0]
         table |= {"form": layout.form, "columns": columns}
     calibration.fitted_on["table"] = {**table, "profile": profile.to_dict()}
-
-
-def remember_classes(calibration: Calibration, classes: tuple[str, ...]) -> None:
-    """Of a calibration that was fitted on a model's logits, not on a table."""
-    calibration.fitted_on["table"] = {"kind": "logits", "digits": None, "classes": list(classes)}
 
 
 def write_calibrated(table: PredictionTable, log_probs: Tensor, path: Path, drawn: RowSplit | None = None) -> Path:

@@ -5,23 +5,45 @@ FOLDER/edges.parquet              src, dst, by id
 FOLDER/final_layer.safetensors    weight (C, D), bias (C,), where the final layer is known
 
 graphcal calibrate FOLDER/predictions.parquet --edges FOLDER/edges.parquet --final-layer FOLDER/final_layer.safetensors
+
+Parquet files are written whole or not at all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcal.core import Outputs
-from graphcal.files import write_atomically
+from graphcal.core import Calibration, Outputs
+from graphcal.files import atomic_file, write_atomically
 from graphcal.tables.layouts import TableLayout
 from graphcal.tables.scorer import calibrated_columns, with_columns
-from graphcal.tables.writing import write_table
+
+
+def parquet_writer(path: str, schema: pa.Schema) -> pq.ParquetWriter:
+    """Float columns without dictionaries and statistics: neither tells anything of probabilities."""
+    plain = [field.name for field in schema if pa.types.is_floating(field.type) or pa.types.is_list(field.type)]
+    tabled = [field.name for field in schema if field.name not in plain]
+    return pq.ParquetWriter(path, schema, use_dictionary=tabled or False, write_statistics=tabled or False)
+
+
+def write_table(path: Path, tables: Iterable[pa.Table | pa.RecordBatch]) -> Path:
+    """Tables of one schema, one after the other, as one Parquet file."""
+    writer = None
+    with atomic_file(path) as file:
+        for table in tables:
+            writer = writer or parquet_writer(file.name, table.schema)
+            writer.write(table)
+        if writer is not None:
+            writer.close()
+    return path
 
 
 def export(out: Outputs, folder: str | Path) -> Path:
@@ -90,3 +112,8 @@ def calibrated_table(out: Outputs, log_probs: Tensor) -> pa.Table:
     table = predictions_of(out)
     layout = TableLayout("wide", "logits", tuple(f"logit_{name}" for name in names))
     return with_columns(table, calibrated_columns(table, layout, names, probs, probs.argmax(0).astype(np.int16)))
+
+
+def remember_classes(calibration: Calibration, classes: tuple[str, ...]) -> None:
+    """Of a calibration that was fitted on a model's logits, not on a table."""
+    calibration.fitted_on["table"] = {"kind": "logits", "digits": None, "classes": list(classes)}

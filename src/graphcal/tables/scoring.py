@@ -23,12 +23,12 @@ from graphcal.files import atomic_file, check_writable, write_atomically
 from graphcal.persist import restore
 from graphcal.tables.contexts import edges_context
 from graphcal.tables.execution import run_jobs
+from graphcal.tables.exporting import parquet_writer
 from graphcal.tables.jobs import ScoreJob, digest, fingerprint, finished, first_batch, jobs_of, remove_partials
 from graphcal.tables.profiles import Profile, drift
 from graphcal.tables.scorer import Scorer, scorer_of
 from graphcal.tables.shards import BATCH
 from graphcal.tables.sources import Source, source_of
-from graphcal.tables.writing import parquet_writer
 
 
 def score(

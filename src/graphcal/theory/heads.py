@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from graphcal.core import FinalLayer, Outputs
-from graphcal.theory.stationarity import training_errors
+from graphcal.theory.decomposition import training_errors
 
 
 @dataclass(frozen=True, eq=False)

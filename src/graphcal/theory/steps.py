@@ -30,7 +30,7 @@ from torch_geometric.data import Data
 
 from graphcal.core import Outputs
 from graphcal.observation import observe
-from graphcal.theory.stationarity import final_and_hidden
+from graphcal.theory.decomposition import final_and_hidden
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,

@@ -4,11 +4,10 @@ from graphcal.training.cross_fitting import CrossFit, cross_fit
 from graphcal.training.decay_groups import param_groups
 from graphcal.training.ensembles import ensemble, mc_dropout
 from graphcal.training.loaders import NeighborSampler, Sampling
+from graphcal.training.loop import History
 from graphcal.training.losses import AULS, CrossEntropy
-from graphcal.training.publications import TRAININGS, Published, default_training, published
-from graphcal.training.runs import History, Replica, Run
-from graphcal.training.settings import Training
-from graphcal.training.trainer import train, train_replicas
+from graphcal.training.settings import TRAININGS, Published, Replica, Training, default_training, published
+from graphcal.training.trainer import Run, train, train_replicas
 
 __all__ = [
     "AULS",

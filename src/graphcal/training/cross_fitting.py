@@ -22,9 +22,8 @@ from torch_geometric.data import Data
 
 from graphcal.core import Outputs
 from graphcal.models import Backbone
-from graphcal.training.runs import Replica, Run
-from graphcal.training.settings import Training
-from graphcal.training.trainer import train_replicas
+from graphcal.training.settings import Replica, Training
+from graphcal.training.trainer import Run, train_replicas
 
 
 @dataclass(frozen=True, eq=False)

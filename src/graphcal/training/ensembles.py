@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 
 from graphcal.core import Outputs
 from graphcal.models import TrainedGNN
-from graphcal.training.runs import Run
+from graphcal.training.trainer import Run
 
 
 def mc_dropout(run: Run, data: Data | None = None, passes: int = 10, seed: int = 0) -> Outputs:

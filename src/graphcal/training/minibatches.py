@@ -22,13 +22,12 @@ from graphcal.engine.dropout import Dropout, hashed, hashed_key
 from graphcal.engine.receptive import GraphInput, ReceptiveField, full_graph
 from graphcal.engine.sampled_fields import SampledFields
 from graphcal.models import Backbone, Replicas
-from graphcal.models.trained import graph_input
-from graphcal.training.early_stopping import EarlyStopping
+from graphcal.models.replicas import graph_input
 from graphcal.training.loaders import Sampling
+from graphcal.training.loop import EarlyStopping
 from graphcal.training.losses import Targets, accuracy, nll
 from graphcal.training.process_group import ProcessGroup
-from graphcal.training.runs import Replica
-from graphcal.training.settings import Training
+from graphcal.training.settings import Replica, Training
 from graphcal.training.stacked_adam import StackedAdam
 
 ORDER, STEP, VALIDATION = 1, 2, 3  # what a key is for

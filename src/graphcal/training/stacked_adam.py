@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcal.models import Replicas
-from graphcal.training.runs import Replica
-from graphcal.training.settings import Training
+from graphcal.training.settings import Replica, Training
 
 REGISTER = 16  # single-precision numbers in the widest vector register in use
 

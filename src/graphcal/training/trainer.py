@@ -8,32 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Lock
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcal.checks import check_edges, check_labels
-from graphcal.engine.first_product import FirstProductCache
+from graphcal.core import Outputs
+from graphcal.engine.features import FirstProductCache
 from graphcal.engine.receptive import GraphInput, ReceptiveField, full_graph, receptive_fields
 from graphcal.models import Backbone, ModelConfig, TrainedGNN, backbone_of
-from graphcal.models.trained import graph_input
-from graphcal.training.early_stopping import EarlyStopping
+from graphcal.models.replicas import graph_input
 from graphcal.training.loaders import Sampling
-from graphcal.training.loop import fit
+from graphcal.training.loop import EarlyStopping, History, fit
 from graphcal.training.losses import Targets
 from graphcal.training.minibatches import Batches, Loaders, batches_of, fit_batches
-from graphcal.training.publications import default_training
-from graphcal.training.runs import Replica, Run
-from graphcal.training.settings import Training
+from graphcal.training.settings import Replica, Training, default_training
 from graphcal.training.threads import Chunk, run_in_threads, split_into_chunks
 
 Progress = Callable[[int, int, int], None]  # epoch, epochs at most, replicas still training
 Fields = tuple[ReceptiveField, ReceptiveField]  # of a training pass, of a validation pass
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One trained replica."""
+
+    seed: int
+    outputs: Outputs
+    model: nn.Module  # model(x, edge_index) -> logits (N, C), on any graph
+    history: History
 
 
 def train(

@@ -21,11 +21,10 @@ from torch import Tensor, nn
 
 from graphcal.engine.activations import elu
 from graphcal.engine.dropout import Dropout
-from graphcal.engine.inits import init_param
-from graphcal.engine.layers import Linear
+from graphcal.engine.layers import Linear, init_param
 from graphcal.engine.operators import symmetric
 from graphcal.engine.receptive import ReceptiveField
-from graphcal.models.config import ModelConfig, Replicas
+from graphcal.models.replicas import ModelConfig, Replicas
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,19 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Outputs, fitting_nodes, training_set_of
-from graphcal.engine.linear import best_ridge, fit_linear, loo_logits
-from graphcal.engine.node_features import node_features
+from graphcal.engine.graph_columns import node_features
+from graphcal.engine.linear import fit_linear, loo_logits
 from graphcal.methods.card import Card
-from graphcal.methods.graph_scar import (
+from graphcal.methods.scar import ScarObjective, final_layer_of
+from graphcal.paper.quirks.graph_scar import (
     ENOUGH_PER_PARAMETER,
     RIDGES,
     GraphPull,
     GraphSCAR,
+    best_ridge,
     design_matrix,
     identity_coefficients,
 )
-from graphcal.methods.scar import ScarObjective, final_layer_of
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from graphcal.engine.inits import Init
+from graphcal.engine.layers import Init
 
 
 def _negative_normal(shape: tuple[int, ...], fan_in: int, fan_out: int, generator: torch.Generator) -> Tensor:

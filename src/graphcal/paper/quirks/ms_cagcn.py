@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Outputs, fitted_on
-from graphcal.engine.likelihood import mean_nll
+from graphcal.engine.linear import mean_nll
 from graphcal.engine.node_order import fitting_order
 from graphcal.methods.card import Card
 from graphcal.methods.matrix_scaling import AffineMap

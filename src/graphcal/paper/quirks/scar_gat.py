@@ -19,7 +19,7 @@ from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes, traini
 from graphcal.methods.card import Card
 from graphcal.methods.scar import pull_weights, side_of_training
 from graphcal.models.gat import GATReplicas
-from graphcal.models.trained import ModelOnGraph
+from graphcal.models.replicas import ModelOnGraph
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class MixBeforeAttention(Calibration):
 
     alpha: Tensor  # ()
     beta: Tensor  # ()
-    train_keys: Tensor  # of the training nodes (graphcal.identity)
+    train_keys: Tensor  # of the training nodes (graphcal.graphs)
 
     def forward(self, out: Outputs) -> Tensor:
         handle = out.model

@@ -74,7 +74,7 @@ class HopPull(Calibration):
     hop_weights: Tensor  # (4,)
     gram: Tensor  # (C, C)
     bias: Tensor  # (C,)
-    train_keys: Tensor  # of the training nodes (graphcal.identity)
+    train_keys: Tensor  # of the training nodes (graphcal.graphs)
     note: str
 
     def forward(self, out: Outputs) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Data
 
 from conftest import random_graph
-from graphcal.engine.node_features import log_opinion, node_features, walk_means, walk_sums
+from graphcal.engine.graph_columns import log_opinion, node_features, walk_means, walk_sums
 from graphcal.graphs import structure
 from small_outputs import linear_outputs, neighbours
 

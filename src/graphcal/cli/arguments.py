@@ -1,4 +1,4 @@
-"""What DATASET means on the command line: the name of a known graph, or a path to one's own."""
+"""What DATASET means on the command line, the name of a known graph or a path to one's own, and what --columns means."""
 
 from __future__ import annotations
 
@@ -41,3 +41,14 @@ def _columns(text: str) -> dict[str, Any]:
                 f"--columns understands WHAT=NAME, WHAT among {', '.join(COLUMNS)}, features (features=a+b+c); got {part!r}"
             )
     return chosen
+
+
+def column_names(text: str) -> dict[str, str]:
+    """Roles and the names of the columns that have them."""
+    found = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        role, mark, name = part.partition("=")
+        if not mark or not name.strip():
+            raise ValueError(f"--columns must look like id=paper,label=topic; got {part!r}")
+        found[role.strip()] = name.strip()
+    return found

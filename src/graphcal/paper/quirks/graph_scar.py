@@ -1,7 +1,9 @@
-"""Graph-aware SCAR, ours: scale and pull of each node depend on what its neighbourhood looks like.
+"""Graph-aware SCAR, the default of graphcal 0.1: scale and pull of each node depend on what its neighbourhood looks like.
+
+Kept to compare with; `graphcal.methods.graph_scaling` succeeds it.
 
     z'_n = s_n z_n + w_n t_n        t = G[:, y_hat] + b, as in `graphcal.methods.scar`
-    s_n = x_n . a,  w_n = x_n . c   x_n = (1, eight standardised features of the node: graphcal.engine.node_features)
+    s_n = x_n . a,  w_n = x_n . c   x_n = (1, eight standardised features of the node: graphcal.engine.graph_columns)
 
 Linear in (a, c): validation NLL is convex. A ridge holds the 16 coefficients of features to zero, that is, to SCAR with one
 weight and a temperature; its strength is the one of least leave-one-out NLL. With fewer than ten fitting nodes for each parameter
@@ -10,6 +12,7 @@ the features are left out. The cap on w and the return to the identity are SCAR'
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,8 +20,8 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes, training_set_of
-from graphcal.engine.linear import best_ridge, fit_linear, loo_logits
-from graphcal.engine.node_features import node_features
+from graphcal.engine.graph_columns import node_features
+from graphcal.engine.linear import TINY_RIDGE, LinearFit, NewtonState, fit_linear, loo_logits
 from graphcal.graphs import structure
 from graphcal.methods.card import Card
 from graphcal.methods.scar import SMALLEST_SCALE, ScarObjective, centroid_logits, final_layer_of, guarded_pull, pull
@@ -31,8 +34,8 @@ RIDGES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)  # on mean NLL, with columns 
 class GraphSCAR:
     """Scale and pull each node's logits by amounts that are linear in eight label-free features of its neighbourhood.
 
-    The calibrator to start with where the final layer and the edges are known: like `SCAR` it keeps predictions and has nothing
-    to set. Fit it again when the graph has changed; where it will change unseen, ``SCAR(temperature=True)`` is safer.
+    What graphcal 0.1 did by default, kept to compare with: `graphcal.methods.GraphScaling` succeeds it. Like `SCAR` it keeps
+    predictions and has nothing to set.
 
     >>> import graphcal as gc
     >>> data = gc.load("citeseer")
@@ -43,7 +46,7 @@ class GraphSCAR:
     """
 
     card: ClassVar[Card] = Card(
-        title="Graph-aware SCAR (ours)",
+        title="Graph-aware SCAR, graphcal 0.1's default",
         formula="z' = s z + w (G[:, y_hat] + b), G = W^T W of the final layer; s and w linear in eight features of the node",
         paper="this library, after arXiv:2505.11335",
         parameters="s, w: 18 under a ridge",
@@ -69,7 +72,7 @@ class GraphPull(Calibration):
     std: Tensor  # (8,)
     gram: Tensor  # (C, C)
     bias: Tensor  # (C,)
-    train_keys: Tensor  # of the training nodes (graphcal.identity)
+    train_keys: Tensor  # of the training nodes (graphcal.graphs)
     guarded: bool  # the cap on w is on
     note: str
 
@@ -155,3 +158,38 @@ def coefficients(objective: ScarObjective, design: Tensor) -> tuple[Tensor, floa
 def identity_coefficients(like: Tensor) -> Tensor:
     """s = 1, w = 0 for every node."""
     return torch.eye(len(like), dtype=like.dtype, device=like.device)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeFit:
+    theta: Tensor  # (K,)
+    ridge: float
+    loo_nll: float
+
+
+def best_ridge(
+    base: Tensor, terms: Tensor, target: Tensor, start: Tensor, held: Tensor, ridges: Sequence[float]
+) -> RidgeFit:
+    """The ridge of least leave-one-out NLL. It acts where ``held`` (K,) is 1, on coefficients of columns of unit size."""
+    with torch.inference_mode():
+        fit = LinearFit(base, terms, target, start)
+        ridges = sorted(ridges, reverse=True)
+
+        def step(place: int, state: NewtonState) -> tuple[NewtonState, float]:
+            there = fit.solve(ridges[place] * held, state, steps=1)
+            return there, there.loo_nll(ridges[place] * held + TINY_RIDGE)
+
+        place = middle = len(ridges) // 3
+        state, least = step(place, fit.at(fit.start))
+        for direction in (-1, 1):
+            while 0 <= place + direction < len(ridges):
+                there, loss = step(place + direction, state)
+                if loss >= least:
+                    break
+                state, least, place = there, loss, place + direction
+            if place != middle:
+                break  # it gained in this direction: it would lose in the other
+        ridge = ridges[place] * held
+        solved = fit.solve(ridge, state, precision=1e-16)
+        theta, loss = fit.theta(solved), solved.loo_nll(ridge + TINY_RIDGE)
+    return RidgeFit(theta.clone(), ridges[place], loss)
