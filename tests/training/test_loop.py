@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.nn.models import GCN as PyGGCN
 
-from graphcal.training import History, Training, train
+from graphcal.methods.temperature import fit_scale
+from graphcal.training import History, Sampling, Training, train
 from graphcal.training.loop import EarlyStopping
 
 QUICK = Training(hidden_channels=8, epochs=30, patience=None)
@@ -78,6 +79,19 @@ def test_what_is_monitored(graph, monitor):
         assert torch.equal(run.outputs.logits, by_loss.outputs.logits)
     else:
         assert right.float().mean() >= right_by_loss.float().mean()
+
+
+def test_refinement_is_what_a_temperature_would_leave(graph):
+    training = replace(QUICK, epochs=60, lr=0.1, weight_decay=0.0, monitor="refinement")
+    run = train(graph, training=training, seeds=[2])[0]
+    logits, y = run.outputs.logits[graph.val_mask].double(), graph.y[graph.val_mask]
+    scale = fit_scale(logits, y)
+    refined = float(F.cross_entropy(scale * logits, y))
+    assert refined == pytest.approx(min(run.history.val_loss), abs=1e-4)
+    by_loss = train(graph, training=replace(training, monitor="loss"), seeds=[2])[0]
+    assert run.history.best_epoch != by_loss.history.best_epoch  # the two rules differ here, or this test says nothing
+    with pytest.raises(ValueError, match="all validation nodes at once"):
+        train(graph, training=training, seeds=[0], loader=Sampling((2, 2), batch_size=50))
 
 
 def followed(monitor, patience, losses, accuracies):

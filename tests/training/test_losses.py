@@ -6,9 +6,10 @@ from math import log
 
 import pytest
 import torch
+from scipy.optimize import minimize_scalar
 
 from graphcal.training import AULS, CrossEntropy, Training, train
-from graphcal.training.losses import LOSSES, Targets, accuracy, loss_of, nll
+from graphcal.training.losses import LOSSES, Targets, accuracy, loss_of, nll, refined_nll
 
 SETTINGS = Training(hidden_channels=8, epochs=20, patience=None)
 EPOCH = 4
@@ -93,3 +94,23 @@ def test_a_name_alone_has_the_defaults():
 def test_what_is_no_loss_is_named(wrong, message):
     with pytest.raises(ValueError, match=message):
         loss_of(wrong)
+
+
+def test_refined_nll_is_the_least_over_temperatures():
+    """Against SciPy, each replica with its own weights: an under-confident, an over-confident and a useless model."""
+    generator = torch.Generator().manual_seed(1)
+    z = torch.randn(1, 200, 4, generator=generator)
+    y = torch.multinomial((2 * z[0]).softmax(-1), 1, generator=generator).squeeze(1)
+    logits = torch.cat([0.3 * z, 9 * z, -z])
+    weights = torch.rand(3, 200, generator=generator)
+    targets = Targets(y, weights / weights.sum(1, keepdim=True))
+    found = refined_nll(logits, targets)
+    for r in range(2):
+
+        def at(u, r=r):
+            return float(
+                nll(torch.exp(torch.tensor(u)) * logits[r : r + 1].double(), Targets(y, targets.weights[r : r + 1]))
+            )
+
+        assert float(found[r]) == pytest.approx(minimize_scalar(at, bounds=(-4, 4), method="bounded").fun, abs=1e-5)
+    assert float(found[2]) == pytest.approx(log(4), abs=0.03)  # wrong everywhere: no temperature is better than none

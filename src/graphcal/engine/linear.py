@@ -89,11 +89,12 @@ def best_ridges(
     start: Tensor,
     group: Tensor,
     ridges: Sequence[float],
+    ungrouped: float = 0.0,
     sweeps: int = 2,
 ) -> RidgesFit:
     """A ridge for each group of coefficients, by coordinate search from strong to weak on leave-one-out NLL.
 
-    ``group`` (K,) holds the number of a coefficient's group, -1 where it is free. A ridge is weakened while that gains, group
+    ``group`` (K,) holds the number of a coefficient's group, -1 where its ridge is ``ungrouped``. A ridge is weakened while that gains, group
     after group, ``sweeps`` times over them all; neighbouring solutions are one Newton step apart.
     """
     with torch.inference_mode():
@@ -102,7 +103,7 @@ def best_ridges(
         place = [0] * (int(group.max()) + 1)
 
         def ridge_at(place: Sequence[int]) -> Tensor:
-            values = fit.start.new_tensor([*(strong_first[k] for k in place), 0.0])
+            values = fit.start.new_tensor([*(strong_first[k] for k in place), ungrouped])
             return values[group] + TINY_RIDGE
 
         def step(place: Sequence[int], state: NewtonState) -> tuple[NewtonState, float]:

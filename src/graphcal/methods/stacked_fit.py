@@ -6,8 +6,9 @@
     neighbours  facts, and the neighbours' opinions     matrix   a scale, a bias and a matrix
     all       facts, bias, matrix, and neighbours' opinions that count more or less by facts
 
-A member is a set of groups of columns; every group but the constants has a ridge, lambda / n on columns of unit size, with
-lambda chosen by leave-one-out: a prior of standard deviation 1 / sqrt(lambda) on a coefficient, whatever the number of labels.
+A member is a set of groups of columns; every group has a ridge, lambda / n on columns of unit size: a prior of standard deviation
+1 / sqrt(lambda) on a coefficient. Leave-one-out chooses lambda, but for the constants: theirs is 150 / n, which a few dozen labels
+feel and a few hundred do not.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from graphcal.engine.linear import LinearFit, best_ridges, fit_linear, platt_tar
 from graphcal.engine.scaling import mixture, pooled, stack_weights
 
 LAMBDAS = (300.0, 100.0, 30.0, 10.0)
+LAMBDA_OF_CONSTANTS = 150.0  # divided by the number of labels: draws scale and pull to TS
 PRIOR = 2.0  # observations for each member of the stack
 PRIOR_OF_TS = 150.0  # divided by the number of labels: observations more for TS
 SHARPNESS_LAMBDA = 100.0  # of the ridge on the mixture's exponent
 SMALLEST_SHARPNESS = 0.1
 MOST_NODES = 5000  # that ridges and weights are chosen on; the parameters are fitted on all
 
-# what a group is penalised together with; constants are free
+# what a group is penalised together with; scale and pull are constants
 RIDGE_OF = {
     "facts": "facts", "pull facts": "facts", "bias": "bias", "matrix": "matrix", "neighbours": "neighbours",
     "neighbours facts": "neighbours facts", "labels": "neighbours",
@@ -140,7 +142,9 @@ class Problem:
         group = torch.tensor([order.index(RIDGE_OF[g]) if g in RIDGE_OF else -1 for g in names], device=self.z.device)
         base, n = torch.zeros_like(self.z), len(self.y)
         if like is None:
-            found = best_ridges(base, columns, self.target, start, group, [x / n for x in LAMBDAS])
+            found = best_ridges(
+                base, columns, self.target, start, group, [x / n for x in LAMBDAS], self.ridge_of_constants
+            )
             theta, unseen = found.theta, found.loo_logits
             ridge = {name: float(found.ridge[group == k][0]) * n for k, name in enumerate(order)}
         else:
@@ -159,19 +163,25 @@ class Problem:
         """theta (K,) on these nodes, with the lambdas of a fit on fewer."""
         return self.member(groups, without, like).theta
 
+    @property
+    def ridge_of_constants(self) -> float:
+        """Without it scale and pull can separate a few dozen labels, and run away."""
+        return LAMBDA_OF_CONSTANTS / len(self.y) ** 2
+
     def _kept(self, groups: Sequence[str], without: Tensor) -> Tensor:
         return torch.tensor([g in groups for g in self.groups], device=self.z.device) & ~without
 
     def _start(self, names: Sequence[str]) -> Tensor:
-        """What ridges draw to: the best scale and pull alone."""
+        """What ridges draw to: the best scale and pull alone, themselves drawn to TS."""
         start = self.z.new_zeros(len(names))
         start[0] = self.scale
         if "pull" in names:
             terms = torch.stack(list(self.columns.fields[:2]), -1)  # z, t
             constants = [0, names.index("pull")]
-            start[constants] = fit_linear(
-                torch.zeros_like(self.z), terms, self.target, start=start[constants], precision=1e-8
-            )
+            fit = LinearFit(torch.zeros_like(self.z), terms, self.target, start[constants])
+            weak = torch.full_like(start[constants], self.ridge_of_constants)
+            with torch.inference_mode():
+                start[constants] = fit.theta(fit.solve(weak, precision=1e-8))
         return start
 
     def _solved(
@@ -179,7 +189,7 @@ class Problem:
     ) -> tuple[Tensor, Tensor]:
         with torch.inference_mode():
             fit = LinearFit(torch.zeros_like(self.z), columns, self.target, start)
-            values = start.new_tensor([*(ridge[name] / len(self.y) for name in order), 0.0])[group]
+            values = start.new_tensor([*(ridge[name] / len(self.y) for name in order), self.ridge_of_constants])[group]
             state = fit.solve(values, precision=1e-14)
             theta, unseen = fit.theta(state), state.loo_logits(values + 1e-10)
         return theta.clone(), unseen.clone()

@@ -6,6 +6,7 @@ Replica k draws its initial weights and its dropout from its own seed alone, and
 the same run trained alone gives. `EarlyStopping` holds the best state of every replica, and knows when it has seen enough:
 
 loss       the state with the lowest validation cross-entropy; stop after `patience` epochs without a lower one
+refinement the same after the best temperature of the epoch: what calibration could not repair (arXiv:2501.19195)
 accuracy   the same with the highest validation accuracy
 both       GAT's rule: a state is kept when neither is worse than the best of both so far; an epoch counts as progress when
            either is not worse
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 from graphcal.engine.dropout import Dropout
 from graphcal.engine.receptive import ReceptiveField
 from graphcal.models import Replicas
-from graphcal.training.losses import CrossEntropy, Targets, accuracy, nll
+from graphcal.training.losses import CrossEntropy, Targets, accuracy, nll, refined_nll
 from graphcal.training.settings import Replica, Training
 from graphcal.training.stacked_adam import StackedAdam
 from graphcal.training.threads import Chunk
@@ -53,8 +54,9 @@ def fit(
         optimizer.step(loss.sum())
         with torch.no_grad():
             logits = model(val_field)
-            val_loss = nll(logits, val_targets)
-            val_accuracy = None if training.monitor == "loss" else accuracy(logits, val_targets)
+            val_loss = (refined_nll if training.monitor == "refinement" else nll)(logits, val_targets)
+            by_loss = training.monitor in ("loss", "refinement")
+            val_accuracy = None if by_loss else accuracy(logits, val_targets)
         going_on = stopping.update(epoch, model, loss, val_loss, val_accuracy)
         if not going_on.all():
             stopping.keep(going_on)

@@ -145,6 +145,10 @@ def fit_batches(
         raise ValueError(
             f"{type(model).__name__} has a loss of its own over all training nodes: train it without loader="
         )
+    if training.monitor == "refinement":
+        raise ValueError(
+            "monitor='refinement' needs all validation nodes at once: train without loader=, or monitor 'loss'"
+        )
     optimizer, stopping = StackedAdam(model, training, [replica]), EarlyStopping(model, training, 1)
     group, step = ProcessGroup.current(), 0
     for epoch in range(training.epochs):

@@ -45,7 +45,7 @@ else:
     import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
 
 
-MONITORS = ("loss", "accuracy", "both")
+MONITORS = ("loss", "refinement", "accuracy", "both")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Training:
     final_weight_decay: float | None = None  # lambda_K; None: weight_decay
     epochs: int = 2000
     patience: int | None = 100  # epochs without improvement; None: train to the end
-    monitor: str = "loss"  # on validation nodes: loss, accuracy, or both (GAT's rule, see loop.py)
+    monitor: str = "loss"  # on validation nodes: loss, refinement, accuracy, or both (see loop.py)
     loss: Loss = field(default_factory=CrossEntropy)
 
     def __post_init__(self) -> None:
