@@ -2,7 +2,7 @@
 
     extends    another file, beside this one or installed: tables are merged, rules appended, the rest is replaced
     axes       what is varied: dataset, labels_per_class, backbone, and any name a method binds to a setting
-    methods    the columns: names under ``define``, or of calibrators; "all" for every calibrator
+    methods    the columns: names under ``define``, or of calibrators; "all" for every calibrator of this library
     define     a method: training overrides + recipe
     set        rules {where, ...} applied in order to the slots they match: settings published for one dataset, say
     published  what a paper printed, mean and sd, and ``remark`` on it (`graphcal.bench.printed_numbers`)
@@ -156,8 +156,9 @@ def _methods(preset: str, wanted: Sequence[str] | str, defined: Mapping[str, Any
         return {method: defined[method] for method in wanted}
     from graphcal.methods import CALIBRATORS
 
-    if wanted == "all":  # those of this library
-        return {name: {"title": name, "calibrator": name} for name in CALIBRATORS.own}
+    if "all" in ([wanted] if isinstance(wanted, str) else wanted):  # those of this library, and what is named beside
+        others = _methods(preset, [name for name in wanted if name != "all"], defined) if wanted != "all" else {}
+        return {**{name: {"title": name, "calibrator": name} for name in CALIBRATORS.own}, **others}
     known = {**{name: {"calibrator": name} for name in CALIBRATORS}, **defined}
     missing = [method for method in wanted if method not in known]
     if missing:
