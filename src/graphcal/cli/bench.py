@@ -124,7 +124,8 @@ def _archive(folder: Path, publish: Path | None, console: Any) -> None:
         return
     plans = plans_of(Store(folder))
     for plan in plans:
-        write_atomically(publish / f"{plan['preset']}-tests.csv", csv_of_tests(plan, Store(folder)))
+        if text := csv_of_tests(plan, Store(folder)):
+            write_atomically(publish / f"{plan['preset']}-tests.csv", text)
     names = " ".join(str(plan["preset"]) for plan in plans)
     write_atomically(publish / "archives.sha256", f"{digest}  archive.zip  {names}\n")
 
