@@ -65,6 +65,7 @@ format: $(STAMP)
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
+	$(BIN)/python tools/check_links.py site
 
 speed: $(STAMP)
 	$(BIN)/python benchmarks/training.py

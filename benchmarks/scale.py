@@ -7,8 +7,8 @@
 Every measurement is a process of its own, so that its peak memory is its own. All read and write the same shards with the same
 number of workers. *copy* reads batches and writes them with the options that scoring writes with (no dictionaries, snappy), the
 fastest copy there is; *copy, defaults* is `pq.write_table(pq.read_table(...))`. *score* is `graphcal score` with a temperature;
-for probabilities it takes the logarithm first. Times are the best of a few runs; `cpu` is processor time of all threads, which a
-busy machine does not change, and ratios are of that.
+DuckDB does a softmax in several ways of writing it (duckdb_softmax.py). At the end, scoring with edges (graph_scoring.py). Times
+are the best of a few runs; `cpu` is processor time of all threads, which a busy machine changes less, and ratios are of that.
 """
 
 from __future__ import annotations
@@ -23,20 +23,25 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb_softmax
+import graph_scoring
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 SHARD = 1_000_000  # rows
 CLASSES = 10
-LAYOUTS = ("wide", "list")
+LAYOUTS = ("wide", "list", "long")
+MOST_OF_ALL = 5_000_000  # rows: larger tables are copied and scored, no more
+MOST_LONG = 1_000_000  # a shard of a long table is in memory at once
 
 
 def write_shards(folder: Path, rows: int, layout: str) -> None:
-    """Logits of ``rows`` nodes; wide as ten columns, list as one."""
+    """Logits of ``rows`` nodes; wide as ten columns, list as one, long as a row for each."""
     folder.mkdir(parents=True)
     rng = np.random.default_rng(0)
     z = (2 * rng.standard_normal((CLASSES, SHARD))).astype(np.float32)
@@ -46,6 +51,10 @@ def write_shards(folder: Path, rows: int, layout: str) -> None:
         ids = {"id": np.arange(first, first + n)}
         if layout == "wide":
             table = pa.table(ids | {f"logit_{c}": block[c] for c in range(CLASSES)})
+        elif layout == "long":
+            flat = np.ascontiguousarray(block.T).reshape(-1)
+            classes = np.tile(np.arange(CLASSES), n)
+            table = pa.table({"id": np.repeat(ids["id"], CLASSES), "class": classes, "logit": flat})
         else:
             flat = pa.array(np.ascontiguousarray(block.T).reshape(-1))
             offsets = pa.array(np.arange(0, len(flat) + 1, CLASSES, dtype=np.int32))
@@ -58,7 +67,8 @@ def copy(source: Path, out: Path, calibrator: Path, workers: int) -> None:
 
     def one(shard: Path) -> None:
         with pq.ParquetFile(shard) as file:
-            options = {"use_dictionary": ["id"], "write_statistics": ["id"]}
+            told = [name for name in file.schema_arrow.names if name in ("id", "class")]
+            options = {"use_dictionary": False, "write_statistics": told}
             with pq.ParquetWriter(out / shard.name, file.schema_arrow, **options) as writer:
                 for batch in file.iter_batches(batch_size=1 << 17):
                     writer.write_batch(batch)
@@ -79,32 +89,11 @@ def score(source: Path, out: Path, calibrator: Path, workers: int) -> None:
     score_table(calibrator, source, out, workers=workers)
 
 
-def duckdb_softmax(source: Path, out: Path, calibrator: Path, workers: int) -> None:
-    """Plain SQL: over columns, or over the elements of a list."""
-    import duckdb
-
-    duckdb.sql(f"SET threads = {workers}")
-    rows = f"read_parquet('{source}/*.parquet')"
-    if "logits" in pq.read_schema(next(source.iterdir())).names:
-        exps = "list_transform(logits, lambda z: exp(0.7 * (z - list_max(logits)))) AS e"
-        query = f"SELECT id, list_transform(e, lambda x: (x / list_sum(e))::FLOAT) AS probs FROM (SELECT id, {exps} FROM {rows})"
-        duckdb.sql(f"COPY ({query}) TO '{out}' (FORMAT parquet, PER_THREAD_OUTPUT)")
-        return
-    exps = ", ".join(f"exp((logit_{c} - top) * 0.7) AS e{c}" for c in range(CLASSES))
-    total = " + ".join(f"e{c}" for c in range(CLASSES))
-    top = "greatest(" + ", ".join(f"logit_{c}" for c in range(CLASSES)) + ") AS top"
-    probs = ", ".join(f"(e{c} / total)::FLOAT AS prob_{c}" for c in range(CLASSES))
-    duckdb.sql(
-        f"COPY (SELECT id, {probs} FROM (SELECT *, {total} AS total FROM (SELECT id, {exps} FROM "
-        f"(SELECT *, {top} FROM {rows})))) TO '{out}' (FORMAT parquet, PER_THREAD_OUTPUT)"
-    )
-
-
 TASKS: dict[str, Callable[[Path, Path, Path, int], None]] = {
     "copy": copy,
     "copy-defaults": copy_defaults,
     "score": score,
-    "duckdb": duckdb_softmax,
+    **{name: partial(duckdb_softmax.run, name) for name in duckdb_softmax.SQL},
 }
 
 
@@ -151,11 +140,13 @@ def compare(rows: list[int], layouts: list[str], folder: Path, workers: int, rep
         calibrator = folder / f"{layout}.safetensors"
         save_calibrator(calibrator, layout)
         for count in rows:
+            if layout == "long" and count > MOST_LONG:
+                continue
             source = folder / f"{layout}-{count}"
             write_shards(source, count, layout)
             names = ["copy", "score"]
-            if count <= 5_000_000:
-                names += ["copy-defaults", "duckdb"]
+            if count <= MOST_OF_ALL:
+                names += ["copy-defaults", *duckdb_softmax.LAYOUTS[layout]]
             one = {name: measured(name, source, folder, calibrator, workers, repeats) for name in names}
             shutil.rmtree(source)
             found.append({"layout": layout, "rows": count, **one})
@@ -163,48 +154,61 @@ def compare(rows: list[int], layouts: list[str], folder: Path, workers: int, rep
     return found
 
 
-def markdown(found: list[dict[str, Any]], workers: int) -> str:
+def markdown(found: list[dict[str, Any]], workers: int, rows: list[float]) -> list[str]:
+    shown = " ".join(f"{r:g}" for r in rows)
     lines = [
         "# Scoring against its limit",
         "",
-        f"`python benchmarks/scale.py --rows 1 5 20 50 --write results`, {CLASSES} classes, float32, snappy, {workers} workers "
-        f"on {os.cpu_count()} cores shared with much other work. Times are processor seconds, which other work inflates less "
-        "than the clock. Limit: the same shards copied with no work. Peak memory is that of the whole process, torch and other "
-        "libraries (about 400 MB) included.",
+        f"`python benchmarks/scale.py --rows {shown} --write results`, {CLASSES} classes, float32, snappy, {workers} workers on "
+        f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at the end. Times are processor seconds of all threads, "
+        "the best of a few runs: other work on the machine inflates them less than the clock. *Copy* is the limit: the same "
+        "shards read and written with no work, with the options that scoring writes with; *copy, defaults* is "
+        "`pq.write_table(pq.read_table(...))`. Peak memory is that of the whole process, torch and other libraries (about 400 "
+        "MB) included.",
         "",
-        "| layout | rows | copy, s | score, s | score / copy | copy, defaults, s | DuckDB softmax, s | DuckDB / score "
+        "| layout | rows | copy, s | score, s | score / copy | copy, defaults, s | score / defaults | million rows per s "
         "| peak MB |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for one in found:
         copied, scored = one["copy"]["cpu"], one["score"]["cpu"]
-        default = f"{one['copy-defaults']['cpu']:.2f}" if "copy-defaults" in one else ""
-        duck = f"{one['duckdb']['cpu']:.2f}" if "duckdb" in one else ""
-        times = f"{one['duckdb']['cpu'] / scored:.1f} ×" if "duckdb" in one else ""
+        default = one.get("copy-defaults", {}).get("cpu")
+        plain = f"{default:.2f} | {scored / default:.2f} ×" if default else " | "
         lines.append(
-            f"| {one['layout']} | {one['rows']:,} | {copied:.2f} | {scored:.2f} | {scored / copied:.2f} × | {default} | {duck} | "
-            f"{times} | {one['score']['peak_mb']:.0f} |"
+            f"| {one['layout']} | {one['rows']:,} | {copied:.2f} | {scored:.2f} | {scored / copied:.2f} × | {plain} | "
+            f"{one['rows'] / scored / 1e6:.1f} | {one['score']['peak_mb']:.0f} |"
         )
-    return "\n".join([*lines, "", READING, "", "![processor seconds and memory against rows](scale.svg)", ""])
+    return [
+        *lines,
+        "",
+        READING,
+        "",
+        "![processor seconds and memory against rows](scale.svg)",
+        "",
+        *duckdb_softmax.markdown(found),
+    ]
 
 
-READING = """Scoring adds two columns (prediction, confidence) to what a copy writes, and syncs every file to the disk before it
-gets its name. A copy is the limit for all of them: where DuckDB takes less than five copies, nothing that writes Parquet is
-five times faster than DuckDB."""
+READING = """Scoring adds two columns (prediction, confidence) to what a copy writes, checks every number, and syncs every file to
+the disk before it gets its name. In a long table a row is an id and a class: ten of its rows count as one here."""
 
 
-def picture(found: list[dict[str, Any]]) -> str:
+def picture(found: list[dict[str, Any]], graph: list[dict[str, Any]]) -> str:
     """Processor seconds and peak memory against rows."""
     from graphcal.plots.figure import panels, svg
 
     figure, axes = panels(1, 2, 4.2)
-    for layout, line in zip(LAYOUTS, ("-", "--")):
+    for layout, line in zip(LAYOUTS[:2], ("-", "--")):
         of = [one for one in found if one["layout"] == layout]
         x = [one["rows"] / 1e6 for one in of]
         for name, colour in (("copy", "#0072b2"), ("score", "#d55e00")):
             label = f"{name}, {layout}"
             axes[0, 0].plot(x, [one[name]["cpu"] for one in of], line, marker="o", color=colour, label=label)
         axes[0, 1].plot(x, [one["score"]["peak_mb"] for one in of], line, marker="o", color="#d55e00", label=layout)
+    edges = [one for one in graph if one["ids"] == "in-order"]
+    if edges:
+        x, y = [one["nodes"] / 1e6 for one in edges], [one["peak_mb"] for one in edges]
+        axes[0, 1].plot(x, y, ":", marker="o", color="#009e73", label=f"with {graph_scoring.DEGREE} edges per row")
     for ax, title in zip(axes[0], ("processor seconds", "peak MB of scoring")):
         ax.set_xlabel("million rows")
         ax.set_title(title, fontsize="medium")
@@ -216,6 +220,9 @@ def picture(found: list[dict[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=float, nargs="+", default=[1, 5], help="millions")
+    parser.add_argument(
+        "--graph", type=float, nargs="*", default=[1, 3, 10], help="millions of nodes scored with edges"
+    )
     parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS))
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--repeats", type=int, default=3)
@@ -232,12 +239,17 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         found = compare([int(1e6 * r) for r in args.rows], args.layouts, Path(folder), args.workers, args.repeats)
-    print(json.dumps(found) if args.json else markdown(found, args.workers))
+        graph = []
+        if args.graph:
+            graph = graph_scoring.compare([int(1e6 * r) for r in args.graph], ["in-order"], Path(folder), args.workers)
+            graph += graph_scoring.compare([int(1e6 * args.graph[0])], ["shuffled", "text"], Path(folder), args.workers)
+    lines = markdown(found, args.workers, args.rows) + (graph_scoring.markdown(graph) if graph else [])
+    print(json.dumps({"rows": found, "graph": graph}) if args.json else "\n".join(lines))
     if args.write:
         from graphcal.files import write_atomically
 
-        write_atomically(args.write / "scale.md", markdown(found, args.workers))
-        write_atomically(args.write / "scale.svg", picture(found))
+        write_atomically(args.write / "scale.md", "\n".join(lines) + "\n")
+        write_atomically(args.write / "scale.svg", picture(found, graph))
 
 
 if __name__ == "__main__":

@@ -1,46 +1,73 @@
-"""Scores from a warehouse, with labels and edges as files: calibrate them, then score tomorrow's table, by the command line.
+# %% [markdown]
+# # A table from a warehouse
+#
+# Scores, labels and edges are tables in DuckDB. They leave it as Parquet, are calibrated, scored and decided by three
+# commands, and the answer is read by SQL again. No model is needed, and any warehouse that writes Parquet will do.
+# (`pip install duckdb`)
 
-python examples/warehouse_table.py
-"""
-
-from __future__ import annotations
-
+# %%
+import os
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
+import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 import graphcal as gc
 
+os.chdir(tempfile.mkdtemp())
+
 
 def graphcal(*arguments: str) -> None:
+    """A command of the terminal, with what it prints."""
     print("$ graphcal", *arguments)
-    subprocess.run([sys.executable, "-m", "graphcal", *arguments], check=True)
+    done = subprocess.run([sys.executable, "-m", "graphcal", *arguments], capture_output=True, text=True, check=False)
+    print(done.stdout or done.stderr)
+    assert done.returncode != 2, done.stderr  # 2: bad input
 
 
-def main() -> None:
-    data = gc.synthetic(4000, seed=1)
-    out = gc.train(data, training=gc.Training(epochs=40), seeds=[0])[0].outputs
-    names = ["nodes", "edges", "labels"]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        nodes, edges, labels = (str(folder / f"{one}.parquet") for one in names)
-        ids = pa.array([f"customer-{k}" for k in range(len(data.y))])
-        scores = {f"logit_{k}": out.logits[:, k].numpy() for k in range(out.num_classes)}
-        pq.write_table(pa.table({"id": ids, **scores}), nodes)
-        ends = (ids.take(pa.array(end.numpy())) for end in data.edge_index)
-        pq.write_table(pa.table(dict(zip(("src", "dst"), ends))), edges)
-        known = ~data.train_mask.numpy()  # the model has seen the others
-        pq.write_table(pa.table({"id": ids.filter(known), "label": data.y.numpy()[known]}), labels)
+# %% [markdown]
+# What the warehouse holds. Here a small model makes the scores; yours come from wherever they come from.
 
-        graphcal("calibrate", nodes, "--labels", labels, "--edges", edges, "--out", str(folder / "out"))
-        calibrator = str(folder / "out" / "calibrator.safetensors")
-        graphcal("score", calibrator, nodes, "--edges", edges, "--out", str(folder / "tomorrow"))
-        print(*sorted(str(path.relative_to(folder)) for path in folder.rglob("*.parquet")), sep="\n")
+# %%
+data = gc.synthetic(4000, homophily=0.7, feature_signal=0.3, seed=1)
+out = gc.train(data, training=gc.Training(epochs=100), seeds=[0])[0].outputs
+ids = pa.array([f"customer-{k}" for k in range(len(data.y))])
+source, target = (ids.take(pa.array(end.numpy())) for end in data.edge_index)
+known = pa.array((~data.train_mask).numpy())  # labels of rows that trained the model stay out: it has seen them
+scores = pa.table({"id": ids, **{f"logit_{k}": out.logits[:, k].numpy() for k in range(out.num_classes)}})
+labels = pa.table({"id": ids, "label": data.y.numpy()}).filter(known)
+edges = pa.table({"src": source, "dst": target})
 
+warehouse = duckdb.connect("warehouse.duckdb")
+for name in ("scores", "labels", "edges"):
+    warehouse.execute(f"CREATE TABLE {name} AS SELECT * FROM {name}")
+print(warehouse.sql("SELECT id, round(logit_0, 2) AS logit_0, round(logit_1, 2) AS logit_1 FROM scores LIMIT 3"))
 
-if __name__ == "__main__":
-    main()
+# %% [markdown]
+# **Calibrate.** Half of the labelled rows are fitted on, the other half measures.
+
+# %%
+for name in ("scores", "labels", "edges"):
+    warehouse.execute(f"COPY {name} TO '{name}.parquet'")
+graphcal("calibrate", "scores.parquet", "--labels", "labels.parquet", "--edges", "edges.parquet", "--out", "out")
+
+# %% [markdown]
+# **Score.** The same calibrator on tomorrow's table, of any size.
+
+# %%
+graphcal("score", "out/calibrator.safetensors", "scores.parquet", "--edges", "edges.parquet", "--out", "tomorrow")
+
+# %% [markdown]
+# **Decide.** Which customers may be acted on alone, with at most 2 % errors? Half of the measured rows, drawn at random,
+# certify.
+
+# %%
+graphcal("decide", "out", "--max-error", "0.02", "--certify", "0.5", "--random-draw", "--out", "decisions.parquet")
+
+# %% [markdown]
+# **Back in the warehouse.**
+
+# %%
+print(warehouse.sql("SELECT decision, count(*) AS rows FROM 'decisions.parquet' GROUP BY decision ORDER BY decision"))

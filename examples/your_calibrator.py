@@ -1,12 +1,10 @@
-"""A calibrator of your own: any object with ``fit(out, on, stop=None)`` that returns a `Calibration`.
+# %% [markdown]
+# # A calibrator of your own
+#
+# Any object with `fit(out, on, stop=None)` that returns a `Calibration` will do. This one scales the logits until the mean
+# confidence of the fitted nodes equals their accuracy.
 
-Here: the mean confidence of the fitted nodes is made equal to their accuracy by one scale, found by bisection. Run it:
-
-    python examples/your_calibrator.py
-"""
-
-from __future__ import annotations
-
+# %%
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -14,10 +12,28 @@ from torch import Tensor
 import graphcal as gc
 from graphcal.metrics import ece
 
+# %% [markdown]
+# **What is fitted.** Tensors given to the constructor become buffers: moving, saving and restoring work by themselves.
 
+
+# %%
+class Scaled(gc.Calibration):
+    """Logits times one number."""
+
+    scale: Tensor
+
+    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+        return (self.scale.to(logits) * logits).log_softmax(-1)
+
+
+# %% [markdown]
+# **How it is fitted.** A frozen dataclass of hyper-parameters: it prints, compares, and can come from a file.
+
+
+# %%
 @dataclass(frozen=True)
 class MeanMatching:
-    """Scale the logits until mean confidence equals accuracy."""
+    """Scale the logits until mean confidence equals accuracy, found by bisection."""
 
     steps: int = 60
 
@@ -33,24 +49,20 @@ class MeanMatching:
         return Scaled(scale=out.logits.new_tensor(low), num_classes=out.num_classes)
 
 
-class Scaled(gc.Calibration):
-    """Tensors given to the constructor are buffers: moving, saving and restoring work by themselves."""
+# %% [markdown]
+# **Beside the others.** It now goes wherever a recipe goes: into a `Study`, `gc.run`, `gc.decide`.
 
-    scale: Tensor
+# %%
+graph = gc.load("citeseer")
+out = gc.train(graph, seeds=[0])[0].outputs
+for recipe in (gc.CALIBRATORS["none"](), MeanMatching(), gc.CALIBRATORS["ts"]()):
+    log_probs = recipe.fit(out, on=graph.val_mask)(out)
+    error = float(ece(log_probs[graph.test_mask], graph.y[graph.test_mask]))
+    print(f"{type(recipe).__name__:20s} test ECE {100 * error:5.2f} %")
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
-        return (self.scale.to(logits) * logits).log_softmax(-1)
-
-
-def main() -> None:
-    graph = gc.load("citeseer")
-    out = gc.train(graph, seeds=[0])[0].outputs
-    test = graph.test_mask
-    for recipe in (gc.CALIBRATORS["none"](), MeanMatching(), gc.CALIBRATORS["ts"]()):
-        log_probs = recipe.fit(out, on=graph.val_mask)(out)
-        error = float(ece(log_probs[test], graph.y[test]))
-        print(f"{type(recipe).__name__:20s} test ECE {100 * error:5.2f}")
-
-
-if __name__ == "__main__":
-    main()
+# %% [markdown]
+# **By name.** A package announces it by an entry point, and `graphcal run --calibrator mean-matching` finds it. The folder
+# `examples/calibrator_plugin` is such a package:
+#
+#     [project.entry-points."graphcal.calibrators"]
+#     mean-matching = "my_package:MeanMatching"

@@ -2,12 +2,19 @@
 
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted((ROOT / "docs" / "notebooks").glob("*.md"))  # their code: test_examples.py
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 PAGES_WITH_CODE = [p for p in PAGES if BLOCK.search(p.read_text(encoding="utf-8"))]
 
@@ -25,8 +32,23 @@ def test_code_on_the_page_runs(page, tmp_path, monkeypatch):
         exec(compile(code, str(page), "exec"), namespace)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=lambda p: p.name)
 def test_links_to_files_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
         if not re.match(r"[a-z]+:", target):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_a_package_index_gets_no_broken_picture_and_no_dead_link():
+    """As hatch-fancy-pypi-readme makes the long description when a wheel is built."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "](docs/images/report.png)" in text
+    for rule in project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(rule["pattern"], rule["replacement"], text)
+    links = re.findall(r"\]\(([^)]*)\)", text)
+    assert links
+    assert all(link.startswith("https://") for link in links)
+    assert "[Which method when]" not in text
+    assert "Which method when." in text

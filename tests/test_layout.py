@@ -108,6 +108,17 @@ def test_importing_the_command_line_does_not_import_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_lists_do_not_wait_for_torch():
+    """`graphcal datasets` and `graphcal methods` answer from tables."""
+    code = (
+        "import sys; from typer.testing import CliRunner; from graphcal.cli import app\n"
+        "for name in ('datasets', 'methods'):\n"
+        "    assert CliRunner().invoke(app, [name]).exit_code == 0\n"
+        "sys.exit(any(m in sys.modules for m in ('torch', 'matplotlib', 'sklearn')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_public_names_exist():
     for name in graphcal.__all__:
         assert getattr(graphcal, name) is not None

@@ -27,6 +27,11 @@ class FinalLayer:
     """The last linear map, seen from outside: logits = h @ weight.T + bias.
 
     Averaged heads (GAT) and summed parts (GraphSAGE) are stacked into one weight, so ``gram`` is always weight @ weight.T.
+
+    >>> import graphcal as gc
+    >>> layer = gc.FinalLayer.from_weight(torch.eye(3, 8))  # three classes, eight hidden units, no bias
+    >>> layer.gram.shape, layer.to(torch.float64).bias.dtype
+    (torch.Size([3, 3]), torch.float64)
     """
 
     weight: Tensor  # (C, D) the class centroids of the SCAR paper, one per row
@@ -34,6 +39,7 @@ class FinalLayer:
 
     @classmethod
     def from_weight(cls, weight: Tensor, bias: Tensor | None = None) -> FinalLayer:
+        """The layer of a weight (C, D) and a bias (C,); without a bias it is zero."""
         weight = weight.detach()
         bias = weight.new_zeros(len(weight)) if bias is None else bias.detach().reshape(-1)
         if weight.dim() != 2 or len(bias) != len(weight):
@@ -43,10 +49,12 @@ class FinalLayer:
         return cls(weight, bias)
 
     @cached_property
-    def gram(self) -> Tensor:  # (C, C) G = W^T W of the paper
+    def gram(self) -> Tensor:
+        """(C, C) the inner products of the class centroids, G = W^T W of the SCAR paper."""
         return self.weight @ self.weight.T
 
     def to(self, target: torch.device | str | torch.dtype) -> FinalLayer:
+        """The same layer on another device or in another precision."""
         return FinalLayer(self.weight.to(target), self.bias.to(target))
 
 
@@ -61,7 +69,16 @@ class ModelHandle(Protocol):
 class Outputs:
     """One trained model on one graph. Computed once, never changed.
 
-    Logits in half precision are taken in single. Masks of the graph may be boolean or node numbers, labels (N,) or (N, 1).
+    `observe` and `train` make them. Logits in half precision are taken in single. Masks of the graph may be boolean or node
+    numbers, labels (N,) or (N, 1).
+
+    >>> import graphcal as gc
+    >>> data = gc.synthetic(500, seed=0)
+    >>> out = gc.train(data, training=gc.Training(epochs=5), seeds=1)[0].outputs
+    >>> out, out.num_nodes, out.num_classes
+    (Outputs(500 nodes, 5 classes, final layer known), 500, 5)
+    >>> out.pred.shape, out.to(torch.float64).logits.dtype  # predicted classes; another precision
+    (torch.Size([500]), torch.float64)
     """
 
     logits: Tensor  # (N, C)
@@ -85,7 +102,12 @@ class Outputs:
 
     @classmethod
     def from_logits(cls, logits: Any, data: Data, weight: Any = None, bias: Any = None) -> Outputs:
-        """For people who have only numbers. ``weight`` (C, D) and ``bias`` (C,) of the last layer let SCAR work."""
+        """For people who have only numbers. ``weight`` (C, D) and ``bias`` (C,) of the last layer let SCAR work.
+
+        >>> import graphcal as gc
+        >>> gc.Outputs.from_logits(torch.randn(500, 5), gc.synthetic(500, seed=0))
+        Outputs(500 nodes, 5 classes, logits only)
+        """
         logits = as_float(logits)
         if weight is None and bias is not None:
             raise ValueError("bias was given without weight: SCAR needs the last layer's weight (C, D) as well")
@@ -98,18 +120,27 @@ class Outputs:
 
     @property
     def num_nodes(self) -> int:
+        """N"""
         return self.logits.shape[0]
 
     @property
     def num_classes(self) -> int:
+        """C"""
         return self.logits.shape[1]
 
     @cached_property
-    def pred(self) -> Tensor:  # (N,)
+    def pred(self) -> Tensor:
+        """(N,) the class of the largest logit."""
         return self.logits.argmax(-1)
 
     def rerun(self, needed_by: str, edge_weight: Tensor | None = None, dropout: Generator | None = None) -> Tensor:
-        """Logits (N, C) of one more pass of the model (see `ModelHandle`); ``needed_by`` names who asks, for the error."""
+        """Logits (N, C) of one more pass of the model (see `ModelHandle`); ``needed_by`` names who asks, for the error.
+
+        >>> import graphcal as gc
+        >>> out = gc.train(gc.synthetic(500, seed=0), training=gc.Training(epochs=5), seeds=1)[0].outputs
+        >>> out.rerun("an ensemble", dropout=Generator().manual_seed(0)).shape
+        torch.Size([500, 5])
+        """
         if self.model is None:
             how = "with weights on the edges" if edge_weight is not None else "with its dropout active"
             raise ValueError(
@@ -138,6 +169,15 @@ class Calibration(nn.Module):
     ``num_classes`` is the number of classes it was fitted on; logits with another number are refused. ``fitted_on`` says what
     else is known of the fit (see the function of that name).
     A calibration says how it calibrates by `context` and `from_context`, or by ``forward`` where it reads more than those.
+
+    >>> import graphcal as gc
+    >>> data = gc.synthetic(500, seed=0)
+    >>> out = gc.train(data, training=gc.Training(epochs=5), seeds=1)[0].outputs
+    >>> calibrate = gc.GraphScaling().fit(out, on=data.val_mask)
+    >>> log_probs = calibrate(out)  # (N, C)
+    >>> table = calibrate.context(out)  # what it reads off the graph, a row per node
+    >>> calibrate.reads_graph, torch.allclose(calibrate.from_context(out.logits, table), log_probs, atol=1e-5)
+    (True, True)
     """
 
     reads_hidden: ClassVar[bool] = False  # it needs the last representations, not only the logits
@@ -222,9 +262,11 @@ class Calibration(nn.Module):
         return cls.from_context is Calibration.from_context or cls.context is not Calibration.context
 
     def forward(self, out: Outputs) -> Tensor:
+        """What calling the calibration does, without its checks."""
         return self.from_context(out.logits, self.context(out))
 
     def extra_repr(self) -> str:
+        """Small tensors and settings, for ``repr``."""
         shown = [f"{k}={_short(v)}" for k, v in self.named_buffers() if v.numel() <= 4]
         return ", ".join(shown + [f"{k}={v!r}" for k, v in self.settings.items()])
 
@@ -240,9 +282,17 @@ class Recipe(Protocol):
 
     ``on`` are the nodes whose labels are fitted, as a boolean mask or node numbers; ``stop`` the nodes for early stopping where
     a method has it (protocols differ: GATS stops on training nodes, CaGCN on the fitted ones).
+
+    >>> import graphcal as gc
+    >>> data = gc.synthetic(500, seed=0)
+    >>> out = gc.train(data, training=gc.Training(epochs=5), seeds=1)[0].outputs
+    >>> recipe = gc.TemperatureScaling()
+    >>> isinstance(recipe, gc.Recipe), recipe.fit(out, on=data.val_mask)(out).shape
+    (True, torch.Size([500, 5]))
     """
 
-    def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Calibration: ...
+    def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Calibration:
+        """The calibration of the nodes ``on``. No other label may be read, but those of ``stop`` and of training nodes."""
 
 
 def fitting_nodes(out: Outputs, on: Tensor, name: str = "on") -> Tensor:

@@ -32,6 +32,18 @@ from torch_geometric.data import Data
 UNREACHABLE = -1
 
 
+def node_name(graph: Data, node: int) -> str:
+    """What a node is called in the graph's own files (``node_ids``); its number where they say nothing."""
+    ids = graph.get("node_ids")
+    return str(node) if ids is None else str(ids[node])
+
+
+def class_name(graph: Data, label: int) -> str:
+    """What a class is called (``class_names``); its number where nothing says it."""
+    names = graph.get("class_names")
+    return str(label) if names is None else str(names[label])
+
+
 @contextmanager
 def sparse_csr() -> Iterator[None]:
     """Make CSR tensors without torch's notice, once a process, that they are beta: the products used here are stable."""
@@ -143,7 +155,16 @@ _memo: MutableMapping[Data, tuple[tuple[Any, ...], Structure]] = WeakIdKeyDictio
 
 
 def structure(graph: Data | Structure) -> Structure:
-    """The facts of ``graph``; a graph without ``train_mask`` has no training nodes (every hop is unreachable)."""
+    """The facts of ``graph``: degrees, hops from the training nodes, means over neighbours. Computed once per graph.
+
+    A graph without ``train_mask`` has no training nodes: every hop is unreachable.
+
+    >>> import graphcal as gc
+    >>> data = gc.synthetic(500, seed=0)
+    >>> facts = gc.structure(data)
+    >>> facts.degree.shape, int(facts.hops[data.train_mask].max()), facts.neighbour_mean(data.x).shape
+    (torch.Size([500]), 0, torch.Size([500, 128]))
+    """
     if isinstance(graph, Structure):
         return graph
     if graph.edge_index is None:

@@ -27,8 +27,9 @@ from graphcal.tables.calibration import (
     remember,
     write_calibrated,
 )  # fmt: skip
-from graphcal.tables.contexts import read_edges
+from graphcal.tables.edge_files import read_edges
 from graphcal.tables.exporting import calibrated_table, class_names_of, remember_classes, write_table
+from graphcal.tables.joining import is_of_edges
 from graphcal.tables.reading import PredictionTable
 from graphcal.tables.splits import drawn
 from graphcal.training import Training, published, train
@@ -49,7 +50,13 @@ def run(
 ) -> Results:
     """Train ``backbone`` once per seed, fit each calibrator on the validation nodes, measure on the test nodes.
 
-    ``progress(stage, done, total)`` is called while training and while calibrating.
+    ``dataset`` is a name or your own `Data`. ``progress(stage, done, total)`` is called while training and while calibrating.
+
+    >>> import graphcal as gc
+    >>> data = gc.synthetic(500, seed=0)
+    >>> results = gc.run(data, calibrators=["ts"], seeds=range(1), training=gc.Training(epochs=5))
+    >>> results.value("ts", "nll") < results.value("none", "nll"), results.verdict[:31]
+    (True, 'The model is under-confident by')
     """
     recipes = {name: CALIBRATORS[name]() for name in dict.fromkeys(["none", *calibrators])}
     data = load(dataset, protocol, labels_per_class, split) if isinstance(dataset, str) else dataset
@@ -106,10 +113,15 @@ def calibrate_files(
     if split is None:
         split, note = drawn(y, seed)
         notes.append(note)
+    if edges is not None and is_of_edges(table.layout.roles):
+        raise ValueError(
+            f"{table.source.shards[0]}: every row is an edge (it has a source and a target, and no id), and --edges is about "
+            "nodes: leave it out, or name the column of node ids with --columns id=NAME"
+        )
     edge_index = None if edges is None else read_edges(edges, table.ids, columns)
     final = None if final_layer is None else read_final_layer(final_layer)
     out = outputs_of(table.logits, y, split, edge_index, final)
-    out.graph.class_names = list(table.classes)
+    out.graph.class_names, out.graph.node_ids = list(table.classes), table.ids.to_numpy(zero_copy_only=False)
     study = fit(out, calibrators)
     name = list(study.recipes)[-1]
     last = study.fitted[name][0]
@@ -130,5 +142,5 @@ def calibrate_files(
         about,
         bins,
         last.calibration,
-        partial(write_calibrated, table, last.log_probs, drawn=split if table.split is None else None),
+        partial(write_calibrated, table, last.log_probs, split=split),
     )

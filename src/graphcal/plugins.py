@@ -37,8 +37,15 @@ class UnknownName(KeyError, ValueError):
 
 
 class Names(Mapping[str, T], Generic[T]):
-    """A read-only table: name -> value. Our own names come first and cannot be taken over.
+    """A read-only table: name -> value, such as `graphcal.CALIBRATORS` and `graphcal.BACKBONES`.
 
+    >>> import graphcal as gc
+    >>> gc.CALIBRATORS["ts"]()  # a recipe; gc.BACKBONES["gcn"]() is a model's settings
+    TemperatureScaling()
+    >>> "graph-scaling" in gc.CALIBRATORS, list(gc.BACKBONES)[:3]
+    (True, ['gcn', 'gat', 'gcnii'])
+
+    Our own names come first and cannot be taken over.
     A ``kind`` such as "calibrator" names the group ``graphcal.calibrators``; ``method`` is what every announced value must
     offer, and ``signature`` how the error describes it.
     """

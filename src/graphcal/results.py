@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch_geometric.data import Data
 
 import graphcal
 from graphcal.core import Calibration
@@ -22,6 +23,7 @@ from graphcal.decisions.rehearsal import rehearsal_sentence, rehearse
 from graphcal.engine.node_order import kfold
 from graphcal.explanation import explain_many
 from graphcal.files import write_atomically
+from graphcal.graphs import class_name, node_name
 from graphcal.metrics import METRICS, reference_summary
 from graphcal.persist import installed_versions, save
 from graphcal.reports import build, verdict
@@ -93,6 +95,7 @@ def results_of(
     graph, last = study.graph, list(study.recipes)[-1]
     methods = study.to_dict(study.measure(graph.test_mask, bins))
     explain_changes(study, methods)
+    name_changes(graph, methods)
     recommended = recommend(study)
     methods[recommended["method"]]["recommended"] = True  # the verdict speaks of it: validation chooses
     record = {
@@ -168,6 +171,15 @@ def map_of(study: Study, last: str) -> dict[str, Any]:
     """The probability map before and after the calibrator named last, first seed."""
     found = node_map(study.log_probs("none")[0], study.log_probs(last)[0], study.graph)
     return {"before": "none", "after": last, **found}
+
+
+def name_changes(graph: Data, methods: dict[str, Any]) -> None:
+    """Add to the nodes that changed most what they and their classes are called."""
+    for method in methods.values():
+        for node in method.get("changed", []):
+            node["id"] = node_name(graph, node["node"])
+            node["predicted_class"] = class_name(graph, node["predicted"])
+            node["label_class"] = class_name(graph, node["label"])
 
 
 def explain_changes(study: Study, methods: dict[str, Any]) -> None:

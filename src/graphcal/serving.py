@@ -51,8 +51,11 @@ class CalibratedModel(nn.Module):
     >>> data = gc.synthetic(500, seed=0)
     >>> run = gc.train(data, training=gc.Training(epochs=5), seeds=1)[0]
     >>> calibrate = gc.TemperatureScaling().fit(run.outputs, on=data.val_mask)
-    >>> gc.CalibratedModel(run.model, calibrate)(data.x, data.edge_index).shape
+    >>> served = gc.CalibratedModel(run.model, calibrate)
+    >>> served(data.x, data.edge_index).shape  # log-probabilities
     torch.Size([500, 5])
+    >>> served.settings  # what of its arguments is saved with it
+    {}
     """
 
     SETTINGS: ClassVar[tuple[str, ...]] = ("pick", "node_type")
@@ -83,6 +86,7 @@ class CalibratedModel(nn.Module):
         return {name: value for name, value in given.items() if isinstance(value, str | int)}
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Calibrated log-probabilities (N, C) of a call of the model; ``n_id=`` names the nodes of a sampled batch."""
         n_id = kwargs.pop("n_id", None) if "n_id" not in signature_of(self.model) else None
         call = Call(args, kwargs)
         with nullcontext() if self.training else evaluating(self.model):
@@ -102,7 +106,16 @@ class CalibratedModel(nn.Module):
         return log_probs
 
     def exportable(self) -> Exportable:
-        """For ``torch.export`` and ONNX: tensors in, tensors out, no checks (`graphcal.exporting.Exportable`)."""
+        """For ``torch.export`` and ONNX: tensors in, tensors out, no checks (`graphcal.exporting.Exportable`).
+
+        >>> import graphcal as gc
+        >>> from torch_geometric.nn import GCNConv
+        >>> data = gc.synthetic(500, seed=0)
+        >>> model = GCNConv(data.num_features, data.num_classes)
+        >>> calibrate = gc.TemperatureScaling().fit(gc.observe(model, data), on=data.val_mask)
+        >>> gc.CalibratedModel(model, calibrate).exportable()(data.x, data.edge_index).shape
+        torch.Size([500, 5])
+        """
         return Exportable(unwrapped(self.model), self.calibration, self._pick)
 
     @property

@@ -39,7 +39,24 @@ class FittedRun:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Recipes × runs, fitted and applied. ``fitted[name][r]`` is recipe ``name`` on run ``r``."""
+    """Recipes × runs, fitted and applied. ``fitted[name][r]`` is recipe ``name`` on run ``r``.
+
+    A calibrator inside a study cannot read a test label.
+
+    >>> import graphcal as gc
+    >>> data = gc.synthetic(500, seed=0)
+    >>> runs = gc.train(data, training=gc.Training(epochs=40), seeds=2)
+    >>> recipes = {name: gc.CALIBRATORS[name]() for name in ("none", "ts")}
+    >>> study = gc.Study.of([run.outputs for run in runs], recipes, on=data.val_mask)
+    >>> measured = study.measure(data.test_mask)  # means over the two runs, compared with "none"
+    >>> measured["ts"].nll < measured["none"].nll, measured["ts"].against["nll"].difference < 0
+    (True, True)
+    >>> [s.nodes for s in study.scores(data.test_mask)["ts"]], study.log_probs("ts")[0].shape  # per run
+    ([350, 350], torch.Size([500, 5]))
+    >>> later = study.carried_to([run.outputs for run in runs])  # the same calibrations, on a graph that has changed
+    >>> study.to_dict(measured)["ts"]["title"]  # for results.json
+    'Temperature scaling'
+    """
 
     graph: Data  # with all its labels
     outputs: tuple[Outputs, ...]  # of each run, on the blinded graph

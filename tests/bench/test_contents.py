@@ -54,3 +54,19 @@ def test_seconds_are_a_document_of_their_own(session: Session) -> None:
     assert isinstance(grid, Grid)
     assert grid.header == ["graph", "method", "train", "search", "fit", "apply"]
     assert [row[1].words for row in grid.body] == ["Uncal.", "TS", "searched"]
+
+
+def test_metrics_beside_have_grids_with_marks_of_their_own(session: Session) -> None:
+    """NLL is tested like the table's metric; on all unlabelled nodes there is nothing to pair, and no mark."""
+    table = Session.of(small(beside=["nll", "all_ece"]), session.store.folder).table()
+    entries = table.rows[0].entries
+    text = text_of(table)
+    _, after = text.split("## NLL\n")
+    by_nll, by_all = after.split("## ECE % on all unlabelled nodes\n")
+    assert entries["ts"].plus_minus("nll") in by_nll
+    best = min(entries, key=lambda m: entries[m].mean("nll"))
+    assert f"*{entries[best].plus_minus('nll')}*" in by_nll, "the best is marked, bold or italic"
+    assert f"{entries['ts'].plus_minus('ece', 'unlabelled')}<br><sub>floor" in by_all
+    assert "*" not in by_all
+    assert "No marks" in by_all
+    assert "## NLL" not in text_of(session.table())

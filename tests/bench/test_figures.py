@@ -48,6 +48,27 @@ def test_a_sweep_has_a_point_for_each_value(tmp_path: Path) -> None:
     assert len(figure.axes) == 2
 
 
+def test_groups_of_methods_have_rows_of_panels_of_their_own(session: Session) -> None:
+    """Letters go on, titles say the group, the floor is the group's own; the y axis is that of all."""
+    preset = small(
+        kind="sweep", published=[],
+        figure={
+            "x": "labels_per_class", "metrics": ["ece"], "ticks": [20, 5e-3],
+            "groups": {"plain": ["uncal"], "fitted": ["ts"]},
+        },
+    )  # fmt: skip
+    figure = figure_of(Session.of(preset, session.store.folder).table())
+    assert figure is not None
+    above, below = figure.axes
+    assert [ax.get_title(loc="left").split(", ")[-1] for ax in (above, below)] == ["plain", "fitted"]
+    assert [ax.get_title(loc="left")[0] for ax in (above, below)] == ["a", "b"]
+    assert above.get_ylim() == below.get_ylim()
+    drawn = [float(ax.containers[0].lines[0].get_ydata()[0]) for ax in (above, below)]
+    entries = session.table().rows[0].entries
+    assert drawn == [entries["uncal"].mean("ece"), entries["ts"].mean("ece")]
+    assert [label.get_text() for label in below.get_xticklabels()] == ["20", "5e-3"]
+
+
 def test_the_reliability_of_records_is_that_of_the_nodes(session: Session) -> None:
     entry = session.table().rows[0].entries["ts"]
     found = reliability_of(entry)

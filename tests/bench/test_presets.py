@@ -134,3 +134,4 @@ def test_all_is_every_calibrator_of_this_library() -> None:
     from graphcal.methods import CALIBRATORS
 
     assert list(small(methods="all").methods) == list(CALIBRATORS.own)
+    assert list(small(methods=["all", "searched"]).methods) == [*CALIBRATORS.own, "searched"]

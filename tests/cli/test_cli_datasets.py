@@ -41,5 +41,5 @@ def test_the_command_prints_the_card(alone: Path, command: typer.Typer) -> None:
 
 
 def test_an_unknown_name_lists_the_choices(command: typer.Typer) -> None:
-    with pytest.raises(ValueError, match="unknown dataset 'cor'; choose one of cora"):
+    with pytest.raises(ValueError, match="unknown dataset 'cor'; choose among cora.* Did you mean 'cora'"):
         CliRunner().invoke(command, ["cor"], catch_exceptions=False)

@@ -107,11 +107,15 @@ def test_every_graph_loads_under_every_protocol_that_fits(shared_data: Path, nam
 
 
 def test_unknown_names_list_the_choices() -> None:
-    with pytest.raises(ValueError, match=r"unknown dataset 'corra'; choose one of cora, citeseer, pubmed"):
+    with pytest.raises(
+        ValueError, match=r"unknown dataset 'corra'; choose among cora, citeseer, pubmed.*Did you mean 'cora'"
+    ):
         load("corra")
-    with pytest.raises(ValueError, match=r"unknown protocol 'publik'; choose one of public, cagcn"):
+    with pytest.raises(
+        ValueError, match=r"unknown protocol 'publik'; choose among public, cagcn.*Did you mean 'public'"
+    ):
         load("citeseer", "publik")
-    with pytest.raises(ValueError, match=r"'linkx' does not fit citeseer; choose one of public, cagcn"):
+    with pytest.raises(ValueError, match=r"'linkx' does not fit citeseer; choose among public, cagcn"):
         load("citeseer", "linkx")
 
 

@@ -12,7 +12,10 @@ from graphcal.datasets import read
 
 def test_wrong_delimiter(tmp_path: Path) -> None:
     folder = write(tmp_path, *tables(), "csv", ";")
-    with pytest.raises(ValueError, match=r"nodes\.csv: wrong delimiter: the header .* pass delimiter=';'"):
+    with pytest.raises(
+        ValueError,
+        match=r"nodes\.csv: wrong delimiter: the header .* give it: --delimiter ';', in Python delimiter=';'",
+    ):
         read(folder)
 
 

@@ -50,6 +50,20 @@ def write_graphstorm(folder, z, ids, docs_names=False, csv=False):
     return folder
 
 
+def write_graphstorm_edges(folder, z, ids):
+    """Remapped predictions of edges: `pred`, and both ends as text."""
+    name = folder / "user_rates_movie"
+    name.mkdir(parents=True)
+    g = np.random.default_rng(5)
+    pairs = g.permutation(len(ids) ** 2)[: len(z)]  # each pair once
+    ends = {"src_nid": [ids[k] for k in pairs // len(ids)], "dst_nid": [ids[k] for k in pairs % len(ids)]}
+    pred = pa.array([list(map(float, row)) for row in softmax(z)], pa.list_(pa.float32()))
+    table = pa.table({"pred": pred, **ends})
+    for chunk, rows in enumerate(np.array_split(np.arange(len(z)), 3)):
+        pq.write_table(table.take(rows), name / f"pred.predict-00000_{chunk:05d}.parquet")
+    return ends
+
+
 def write_graphstorm_raw(folder, z, ids):
     """Tensors of two workers, ids as GraphStorm's numbers, and the mapping back."""
     (folder / "paper").mkdir(parents=True)

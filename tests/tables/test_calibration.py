@@ -15,7 +15,8 @@ from graphcal.cli import main
 from graphcal.tables.reading import read_table
 
 from engine_files import (  # isort: skip
-    ids_of, predictions, softmax, write_gigl, write_graphstorm, write_graphstorm_raw, write_kumo, write_labels, write_neo4j,
+    ids_of, predictions, softmax, write_gigl, write_graphstorm, write_graphstorm_edges, write_graphstorm_raw, write_kumo,
+    write_labels, write_neo4j,
 )  # fmt: skip
 
 NAMES = ("news", "ads", "spam", "ham")
@@ -136,6 +137,40 @@ def test_every_engines_files_are_calibrated_and_scored(tmp_path, run, name):
                 assert got.to_pylist() == want.to_pylist()
 
 
+def test_graphstorms_predictions_of_edges_are_joined_by_both_ends(tmp_path, run):
+    ends = write_graphstorm_edges(tmp_path / "preds", Z, IDS)
+    part = np.where(np.arange(len(Y)) % 2, "val", "test")
+    labels = pa.table({**ends, "label": Y, "split": part}).take(np.random.default_rng(0).permutation(len(Y)))
+    pq.write_table(labels, tmp_path / "labels.parquet")
+    options = ["--from", "graphstorm", "--labels", tmp_path / "labels.parquet", "--calibrator", "ts", "--json"]
+    code, out, err = run("calibrate", tmp_path / "preds", *options, "--out", tmp_path / "out")
+    assert code == 0, err
+    methods = json.loads(out)["methods"]
+    assert methods["ts"]["ece"]["mean"] < 0.6 * methods["none"]["ece"]["mean"]
+    table = read_table(tmp_path / "preds", source="graphstorm", labels=tmp_path / "labels.parquet")
+    assert table.ids[0].as_py() == f"{ends['src_nid'][0]} -> {ends['dst_nid'][0]}"
+    assert table.y.tolist() == Y.tolist()  # however the labels are ordered
+    calibrated = pq.read_table(tmp_path / "out" / "calibrated.parquet")
+    assert calibrated["src_nid"].to_pylist() == ends["src_nid"]
+    assert calibrated["dst_nid"].to_pylist() == ends["dst_nid"]
+    given = ["--edges", tmp_path / "labels.parquet", "--out", tmp_path / "no"]
+    code, _, err = run("calibrate", tmp_path / "preds", *options, *given)
+    assert code == 2
+    assert "every row is an edge" in err
+    score = ["score", tmp_path / "out" / "calibrator.safetensors", tmp_path / "preds", "--from", "graphstorm"]
+    assert run(*score, "--out", tmp_path / "scored")[0] == 0
+    scored = pa.concat_tables([pq.read_table(f) for f in sorted((tmp_path / "scored").rglob("*.parquet"))])
+    want, got = (t["calibrated_probs"].combine_chunks().flatten().to_numpy() for t in (calibrated, scored))
+    np.testing.assert_allclose(got, want, atol=2e-6)
+    raw = tmp_path / "raw" / "user_rates_movie"
+    raw.mkdir(parents=True)
+    for name in ("predict", "src_nids", "dst_nids"):
+        torch.save(torch.from_numpy(P), raw / f"{name}-00000.pt")
+    code, _, err = run("calibrate", tmp_path / "raw", *options, "--out", tmp_path / "no")
+    assert code == 2
+    assert "let it map them back" in " ".join(err.split())
+
+
 def test_edges_and_a_final_layer_open_the_graph_aware_calibrators(tmp_path, run):
     data = gc.synthetic(600, seed=0)
     out = gc.train(data, training=gc.Training(epochs=40), seeds=[0])[0].outputs
@@ -155,6 +190,26 @@ def test_edges_and_a_final_layer_open_the_graph_aware_calibrators(tmp_path, run)
     code, _, err = run("calibrate", path, "--calibrator", "scar", "--out", tmp_path / "no")
     assert code == 2
     assert "SCAR needs the final layer" in err
+
+
+def test_own_ids_and_class_names_are_in_the_record_and_on_the_page(tmp_path, run):
+    columns = {"nid": IDS, "label": np.array(NAMES)[Y], **{f"logit_{name}": Z[:, k] for k, name in enumerate(NAMES)}}
+    pq.write_table(pa.table(columns), tmp_path / "p.parquet")
+    src, dst = ring(len(IDS))
+    pq.write_table(pa.table({"src": np.array(IDS)[src], "dst": np.array(IDS)[dst]}), tmp_path / "e.parquet")
+    options = ["--edges", tmp_path / "e.parquet", "--calibrator", "rbs", "--out", tmp_path / "out"]
+    code, _, err = run("calibrate", tmp_path / "p.parquet", *options)
+    assert code == 0, err
+    record = json.loads((tmp_path / "out" / "results.json").read_text())
+    changed = record["methods"]["rbs"]["changed"]
+    assert len(changed) == 12
+    for node in changed:
+        assert node["id"] == IDS[node["node"]]
+        assert node["predicted_class"] == NAMES[Z[node["node"]].argmax()]
+        assert node["label_class"] == NAMES[Y[node["node"]]]
+    assert record["map"]["names"]["classes"] == list(NAMES)
+    assert set(record["map"]["names"]["ids"]) == set(IDS)
+    assert changed[0]["id"] in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_a_draw_is_said_and_an_unknown_end_of_an_edge_is_refused(tmp_path, run):
@@ -254,3 +309,27 @@ def test_run_writes_its_calibrated_predictions(tmp_path, run):
     assert code == 0, err
     scored = read_table(tmp_path / "s" / "calibrated.parquet")
     torch.testing.assert_close(scored.log_probs, table.log_probs, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("by", ["a draw", "a file of ids"])
+def test_what_calibrate_wrote_can_be_decided_though_labels_and_split_were_files(tmp_path, run, by):
+    """Rows that were fitted on do not certify."""
+    pq.write_table(pa.table({"nid": IDS, **{f"logit_{k}": Z[:, k] for k in range(4)}}), tmp_path / "p.parquet")
+    pq.write_table(pa.table({"nid": IDS, "label": Y}), tmp_path / "labels.parquet")
+    (tmp_path / "fit.csv").write_text("nid\n" + "\n".join(IDS[:600]) + "\n")
+    options = ["--split", tmp_path / "fit.csv"] if by == "a file of ids" else []
+    labels = ["--labels", tmp_path / "labels.parquet"]
+    code, _, err = run(
+        "calibrate", tmp_path / "p.parquet", *labels, *options, "--calibrator", "ts", "--out", tmp_path / "out"
+    )
+    assert code == 0, err
+    table = pq.read_table(tmp_path / "out" / "calibrated.parquet")
+    fitted = np.array(table["split"].to_pylist()) == "val"
+    assert fitted.sum() == (600 if by == "a file of ids" else 750)
+    assert [int(label) for label in table["label"].to_pylist()] == Y.tolist()
+    decide = ("decide", tmp_path / "out", "--max-error", 0.4, "--certify", 0.5, "-o", tmp_path / "d.parquet")
+    code, out, err = run(*decide, "--json")
+    assert code == 0, err
+    assert json.loads(out)["labels"] == (1500 - fitted.sum()) // 2
+    decisions = np.array(pq.read_table(tmp_path / "d.parquet")["decision"].to_pylist())
+    assert ((decisions == "fitted") == fitted).all()

@@ -143,9 +143,11 @@ def check_tests(plan: Mapping[str, Any], store: Store, file: Path, found: Audit)
 
 
 def csv_of_tests(plan: Mapping[str, Any], store: Store) -> str:
-    """NAME-tests.csv."""
+    """NAME-tests.csv; empty where no row has two methods."""
     lines, text = paired_tests(plan, store), io.StringIO()
-    axes = [key for key in lines[0] if key not in HEADER] if lines else []
+    if not lines:
+        return ""
+    axes = [key for key in lines[0] if key not in HEADER]
     writer = csv.DictWriter(text, [*axes, *HEADER], lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)

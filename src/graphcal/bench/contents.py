@@ -7,6 +7,7 @@ from graphcal.bench.document import Block, Footnotes, Grid, Heading, Notes, Para
 from graphcal.bench.graph_summary import summary_blocks
 from graphcal.bench.method_list import list_blocks
 from graphcal.bench.tabulation import Entry, Row, Table
+from graphcal.metrics.names import metric_of
 
 AXIS_TITLES = {"dataset": "graph", "labels_per_class": "labels", "backbone": "backbone"}
 PARTS = ("train", "search", "fit", "apply")
@@ -37,7 +38,29 @@ def _grid_blocks(table: Table, notes: Footnotes) -> list[Block]:
         [*cells(axis_cells(table, row)), *(_cell(row.entries.get(m), metric, notes) for m in table.methods)]
         for row in table.rows
     ]
-    return [Grid(header, body, range(len(table.axes))), _legend(table)]
+    below = [block for beside in table.preset.beside for block in _beside_blocks(table, beside)]
+    return [Grid(header, body, range(len(table.axes))), _legend(table), *below]
+
+
+def _beside_blocks(table: Table, metric: str) -> list[Block]:
+    """The same rows by another metric; ``all_``: on every node outside training and validation, which no test was made on."""
+    where, name = ("unlabelled", metric.removeprefix("all_")) if metric.startswith("all_") else ("test", metric)
+    title = metric_of(name).heading + (" on all unlabelled nodes" if where == "unlabelled" else "")
+    body = []
+    for row in table.rows:
+        line = cells(axis_cells(table, row))
+        for m in table.methods:
+            entry = row.entries.get(m)
+            if entry is None or not entry.records:
+                line.append(Text("–" if entry else ""))
+                continue
+            floor = (f"floor {entry.mean('ece_floor', where):.2f}",) if name == "ece" else ()
+            line.append(Text(entry.plus_minus(name, where), entry.styles.get(metric, ""), (), floor))
+        body.append(line)
+    header = [*map(axis_title, table.axes), *map(table.preset.title_of, table.methods)]
+    blocks: list[Block] = [Heading(2, title), Grid(header, body, range(len(table.axes)))]
+    unmarked = paragraph("No marks: predictions are kept for the test nodes only, so nothing can be paired here.")
+    return [*blocks, unmarked] if where == "unlabelled" else blocks
 
 
 def _legend(table: Table) -> Paragraph:

@@ -2,7 +2,7 @@
 
 reliability  one diagram for each row and method (or each value of ``columns``)
 histograms   confidences of right and wrong predictions, likewise
-sweep        metrics over an axis, one line per method, one panel per metric and graph
+sweep        metrics over an axis, one line per method, one panel per metric and graph; a row of panels for each of ``groups``
 runtime      seconds against ECE, one panel per graph
 table        mean ranks with their critical difference, where there are enough rows
 """
@@ -67,6 +67,12 @@ def _name(table: Table, row: Row, without: Sequence[str] = ()) -> str:
     return ", ".join(str(row.place[n]) for n in shown)
 
 
+def _short_number(value: float) -> str:
+    """5e-3, as decays are written."""
+    mantissa, _, exponent = f"{value:.0e}".partition("e")
+    return f"{mantissa}e{int(exponent)}" if 0 < value < 0.01 else f"{value:g}"
+
+
 def _letter(ax: Axes, number: int, title: str = "") -> None:
     ax.set_title(f"{chr(ord('a') + number)}  {title}".rstrip(), loc="left", fontweight="bold")
 
@@ -79,7 +85,8 @@ def _diagrams(table: Table) -> dict[str, list[tuple[str, Entry]]]:
         line = lines.setdefault(_name(table, row, [across] if across else []), [])
         for method, entry in row.entries.items():
             short = table.preset.figure.get("names", {})
-            title = f"{across} {row.place[across]:g}" if across else short.get(method, table.preset.title_of(method))
+            own = short.get(method, table.preset.title_of(method))
+            title = f"{across} {_short_number(row.place[across])}" if across else own
             if entry.records:
                 line.append((title, entry))
     return {name: line for name, line in lines.items() if line}
@@ -159,31 +166,43 @@ def _sweep(table: Table) -> Figure | None:
         return None
     graphs = {name: sorted(rows, key=lambda row: float(row.place[x])) for name, rows in graphs.items()}
     across = [(name, rows, metric) for name, rows in graphs.items() for metric in metrics]
-    figure = blank(2.75 * len(across) + 0.3, 2.6)
-    axes = figure.subplots(1, len(across), squeeze=False, sharey=len(metrics) == 1)[0]
-    for number, (ax, (name, rows, metric)) in enumerate(zip(axes, across)):
-        values = [float(row.place[x]) for row in rows]
-        if asked.get("scale"):
-            ax.set_xscale(asked["scale"], **({"linthresh": asked["linear"]} if "linear" in asked else {}))
-        if "range" in asked:
-            ax.axvspan(*asked["range"], color="#888888", alpha=0.12, linewidth=0)
-        ax.set_ylim(*_limits(table, across, metric))
-        floor = (
-            [statistics.fmean(e.mean("ece_floor") for e in row.entries.values()) for row in rows]
-            if metric == "ece"
-            else []
-        )
-        draw_curves(values, _curves(table, rows, metric), ax, floor)
-        _letter(ax, number, name if len(graphs) > 1 else metric_of(metric).title)
-        ax.set_xlabel(asked.get("label", x))
-        ax.set_ylabel(metric_of(metric).heading if number == 0 or len(metrics) > 1 else "")
+    groups: Mapping[str, Sequence[str]] = asked.get("groups", {"": table.methods})
+    figure = blank(2.75 * len(across) + 0.3, 2.3 * len(groups) + 0.3)
+    axes = figure.subplots(len(groups), len(across), squeeze=False, sharey=len(metrics) == 1, sharex="col")
+    for line, (said, methods) in enumerate(groups.items()):
+        for number, (name, rows, metric) in enumerate(across):
+            ax = axes[line][number]
+            ax.set_ylim(*_limits(table, across, metric))
+            _sweep_panel(table, methods, rows, metric, ax)
+            title = name if len(graphs) > 1 else metric_of(metric).title
+            _letter(ax, line * len(across) + number, f"{title}, {said}" if said else title)
+            ax.set_xlabel(asked.get("label", x) if line == len(groups) - 1 else "")
+            ax.set_ylabel(metric_of(metric).heading if number == 0 or len(metrics) > 1 else "")
     return figure
 
 
-def _curves(table: Table, rows: Sequence[Row], metric: str) -> dict[str, tuple[list[float], list[float]]]:
+def _sweep_panel(table: Table, methods: Sequence[str], rows: Sequence[Row], metric: str, ax: Axes) -> None:
+    """The curves of some methods on one graph; the floor where the metric has one, and the range that is shaded."""
+    asked = table.preset.figure
+    if asked.get("scale"):
+        ax.set_xscale(asked["scale"], **({"linthresh": asked["linear"]} if "linear" in asked else {}))
+    if "range" in asked:
+        ax.axvspan(*asked["range"], color="#888888", alpha=0.12, linewidth=0)
+    if "ticks" in asked:
+        ax.set_xticks(asked["ticks"], [_short_number(tick) for tick in asked["ticks"]])
+        ax.tick_params(axis="x", which="minor", bottom=False)
+    floors = [[row.entries[m].mean("ece_floor") for m in methods if row.entries[m].records] for row in rows]
+    floor = [statistics.fmean(those) for those in floors] if metric == "ece" and all(floors) else []
+    values = [float(row.place[asked["x"]]) for row in rows]
+    draw_curves(values, _curves(table, methods, rows, metric), ax, floor)
+
+
+def _curves(
+    table: Table, methods: Sequence[str], rows: Sequence[Row], metric: str
+) -> dict[str, tuple[list[float], list[float]]]:
     """Means and deviations by method; a method that says the same as one before it is left out."""
     curves: dict[str, tuple[list[float], list[float]]] = {}
-    for m in table.methods:
+    for m in methods:
         done = [row.entries[m] for row in rows]
         curve = (
             [e.mean(metric) if e.records else float("nan") for e in done],
@@ -200,7 +219,7 @@ def _limits(table: Table, across: Sequence[tuple[str, Sequence[Row], str]], metr
         mean + sign * sd
         for _, rows, of in across
         if of == metric
-        for means, sds in _curves(table, rows, metric).values()
+        for means, sds in _curves(table, table.methods, rows, metric).values()
         for mean, sd in zip(means, sds)
         for sign in (-1, 1)
         if mean == mean
@@ -215,7 +234,7 @@ def _runtime(table: Table) -> Figure | None:
     rows = [row for row in table.rows if any(entry.records for entry in row.entries.values())]
     if not rows:
         return None
-    figure = blank(3.1 * len(rows), 3.4)
+    figure = blank(3.5 * len(rows), 3.8)
     axes = figure.subplots(1, len(rows), squeeze=False, sharey=True)[0]
     points = []
     for number, (ax, row) in enumerate(zip(axes, rows)):

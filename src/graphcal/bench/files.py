@@ -42,8 +42,8 @@ def read_table(folder: Path, preset: Preset) -> Table:
 
 def _record(line: Mapping[str, str], more: Mapping[str, Any], spent: Mapping[str, str]) -> Record:
     names = [name for name in line if f"all_{name}" in line]
-    test = {name: float(line[name]) for name in names}
-    others = {name: float(line[f"all_{name}"]) for name in names}
+    test = {name: float(line[name]) for name in names if line[name]}  # blank: measured only in later records
+    others = {name: float(line[f"all_{name}"]) for name in names if line[f"all_{name}"]}
     seconds = {part: float(spent[part]) for part in ("train", "search", "fit", "apply") if part in spent}
     run = [int(line["split"]), int(line["seed"])]
     return Record({"run": run}, {"test": test, "unlabelled": others, **more}, seconds, {})

@@ -2,10 +2,11 @@
 
     extends    another file, beside this one or installed: tables are merged, rules appended, the rest is replaced
     axes       what is varied: dataset, labels_per_class, backbone, and any name a method binds to a setting
-    methods    the columns: names under ``define``, or of calibrators; "all" for every calibrator
+    methods    the columns: names under ``define``, or of calibrators; "all" for every calibrator of this library
     define     a method: training overrides + recipe
     set        rules {where, ...} applied in order to the slots they match: settings published for one dataset, say
     published  what a paper printed, mean and sd, and ``remark`` on it (`graphcal.bench.printed_numbers`)
+    beside     metrics that are shown below, each in a grid of its own with its own paired tests
     reasons    why a dataset may be missing, printed in the place of its numbers when it cannot be loaded
 
 Installed presets are the TOML files of `graphcal.bench.preset_files` and of the packages that the entry-point group
@@ -44,6 +45,7 @@ class Preset:
     base: Mapping[str, Any]  # what every method has unless it says otherwise
     kind: str = "table"  # table, list, or a figure of `graphcal.bench.figures`
     metric: str = "ece"
+    beside: Sequence[str] = ()  # metrics that have a grid of their own below; ``all_ece``: on all unlabelled nodes
     against: str = ""  # the method every other one is compared with in a list
     own: str = ""  # the method that is compared with its ``rivals`` over all graphs of a list
     rivals: Sequence[str] = ()
@@ -98,6 +100,7 @@ def build_preset(name: str, text: Mapping[str, Any]) -> Preset:
         base=text.get("base", {}),
         kind=text.get("kind", "table"),
         metric=text.get("metric", "ece"),
+        beside=tuple(text.get("beside", ())),
         against=text.get("against", ""),
         own=text.get("own", ""),
         rivals=tuple(text.get("rivals", ())),
@@ -113,7 +116,8 @@ def build_preset(name: str, text: Mapping[str, Any]) -> Preset:
 
 KINDS: Mapping[str, tuple[type, str]] = {
     "title": (str, "text"), "source": (str, "text"), "kind": (str, "text"), "metric": (str, "text"), "against": (str, "text"),
-    "own": (str, "text"), "caption": (str, "text"), "rivals": (list, "a list"), "axes": (dict, "a table of lists"),
+    "own": (str, "text"), "caption": (str, "text"), "rivals": (list, "a list"), "beside": (list, "a list"),
+    "axes": (dict, "a table of lists"),
     "base": (dict, "a table"), "define": (dict, "a table of tables"), "set": (list, "tables [[set]]"),
     "published": (list, "tables [[published]]"), "remark": (list, "tables [[remark]]"), "reasons": (dict, "a table"),
     "figure": (dict, "a table"),
@@ -152,8 +156,9 @@ def _methods(preset: str, wanted: Sequence[str] | str, defined: Mapping[str, Any
         return {method: defined[method] for method in wanted}
     from graphcal.methods import CALIBRATORS
 
-    if wanted == "all":  # those of this library
-        return {name: {"title": name, "calibrator": name} for name in CALIBRATORS.own}
+    if "all" in ([wanted] if isinstance(wanted, str) else wanted):  # those of this library, and what is named beside
+        others = _methods(preset, [name for name in wanted if name != "all"], defined) if wanted != "all" else {}
+        return {**{name: {"title": name, "calibrator": name} for name in CALIBRATORS.own}, **others}
     known = {**{name: {"calibrator": name} for name in CALIBRATORS}, **defined}
     missing = [method for method in wanted if method not in known]
     if missing:

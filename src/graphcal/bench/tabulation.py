@@ -42,6 +42,9 @@ class Entry:
     missing: str = ""  # why there is no number
     best: bool = False  # told apart from every other method in the row
     tied: bool = False  # not told apart from the best
+    styles: Mapping[str, str] = field(
+        default_factory=dict
+    )  # metric beside the table's -> bold (best), italic (tied) or ""
     against: Mapping[str, Difference] = field(default_factory=dict)  # metric -> this minus the reference
 
     def values(self, metric: str, where: str = "test") -> list[float]:
@@ -193,10 +196,29 @@ def _compared(preset: Preset, entries: Mapping[str, Entry], store: Store) -> dic
         }
     if preset.kind != "table" or len(complete) < 2:
         return dict(entries)
-    best, others = best_of(complete, store, preset.metric)
-    alone = all(d.real for d in others.values())
-    tied = set() if alone else {best, *(m for m, d in others.items() if not d.real)}
-    return {m: replace(entry, best=alone and m == best, tied=m in tied) for m, entry in entries.items()}
+    marks = {
+        metric: _marks(complete, store, metric)
+        for metric in (preset.metric, *preset.beside)
+        if not metric.startswith("all_")  # predictions are kept for test nodes only
+    }
+    own = marks.pop(preset.metric)
+    return {
+        m: replace(
+            entry,
+            best=own.get(m) == "bold",
+            tied=own.get(m) == "italic",
+            styles={metric: styles.get(m, "") for metric, styles in marks.items()},
+        )
+        for m, entry in entries.items()
+    }
+
+
+def _marks(keys: Mapping[str, Sequence[str]], store: Store, metric: str) -> dict[str, str]:
+    """bold: the best, told apart from all; italic: the best and those that are not told apart from it."""
+    best, others = best_of(keys, store, metric)
+    if all(d.real for d in others.values()):
+        return {best: "bold"}
+    return dict.fromkeys([best, *(m for m, d in others.items() if not d.real)], "italic")
 
 
 def _ranks(preset: Preset, rows: Sequence[Row]) -> Ranks | None:

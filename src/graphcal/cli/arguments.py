@@ -23,6 +23,9 @@ def graph_of(
     """``columns`` and ``delimiter`` tell how one's own tables are written: "id=paper,label=topic"."""
     from graphcal import datasets
 
+    is_path = Path(dataset).name != dataset or Path(dataset).suffix in (".npz", ".pt", ".pth")
+    if is_path and not Path(dataset).exists():
+        raise ValueError(f"{dataset}: no such file or folder; `graphcal datasets` lists the graphs that have a name")
     if dataset in datasets.NAMES or not Path(dataset).exists():
         return datasets.load(dataset, protocol or None, labels_per_class, split)
     return datasets.read(dataset, **_columns(columns), delimiter=delimiter)

@@ -36,12 +36,12 @@ def bench(
 ) -> None:
     """Compute a table or figure, and set it beside the published numbers where the preset has them.
 
-        graphcal bench list                                              # the presets
-        graphcal bench table-gcn --only dataset=cora --runs 10
-        graphcal bench table-gcn --dry-run
-        graphcal bench status graphcal-bench
-        graphcal bench archive graphcal-bench --publish results          # all that methods said of test nodes, one file
-        graphcal bench audit graphcal-bench/archive.zip                  # every score and p-value again, from that file
+    graphcal bench list                                       # the presets
+    graphcal bench table-gcn --only dataset=cora --runs 10
+    graphcal bench table-gcn --dry-run
+    graphcal bench status graphcal-bench
+    graphcal bench archive graphcal-bench --publish results   # all predictions in one file
+    graphcal bench audit graphcal-bench/archive.zip           # every score again, from that file
 
     Kill it at any moment and give the same command again: only the cells in flight are lost.
     """  # fmt: skip
@@ -124,7 +124,8 @@ def _archive(folder: Path, publish: Path | None, console: Any) -> None:
         return
     plans = plans_of(Store(folder))
     for plan in plans:
-        write_atomically(publish / f"{plan['preset']}-tests.csv", csv_of_tests(plan, Store(folder)))
+        if text := csv_of_tests(plan, Store(folder)):
+            write_atomically(publish / f"{plan['preset']}-tests.csv", text)
     names = " ".join(str(plan["preset"]) for plan in plans)
     write_atomically(publish / "archives.sha256", f"{digest}  archive.zip  {names}\n")
 

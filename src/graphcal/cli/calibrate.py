@@ -11,7 +11,7 @@ import typer
 
 def calibrate(
     predictions: Path = typer.Argument(
-        ..., help="Table of predictions: a file or a folder of shards (docs/tables.md)."
+        ..., help="Table of predictions: Parquet, CSV, Arrow or npz; a file or a folder of shards."
     ),
     labels: Path = typer.Option(
         None, help="Table of id and label, with a split if it likes (default: in PREDICTIONS)."
@@ -37,9 +37,9 @@ def calibrate(
     Fits on the rows whose split is val, measures on those of test, and writes calibrated.parquet (same rows, added columns),
     calibrator.safetensors (for `graphcal score`), report.html and results.json:
 
-        graphcal calibrate predictions.parquet --out out/
-        graphcal calibrate preds/ --from graphstorm --labels labels.parquet --edges edges.parquet --out out/
-        graphcal calibrate scores.csv --kind logits --classes cat,dog --calibrator ts,isotonic --out out/
+    graphcal calibrate predictions.parquet --out out/
+    graphcal calibrate preds/ --from graphstorm --labels labels.parquet --edges edges.parquet --out out/
+    graphcal calibrate scores.csv --kind logits --classes cat,dog --calibrator ts,isotonic --out out/
     """
     from rich.console import Console
 

@@ -12,7 +12,8 @@ EXIT = {"pass": 0, "fail": 1, "unknown": 3}
 
 def check(
     predictions: Path = typer.Argument(
-        ..., help="Table with `label` and prob_0.., logit_0.. or log_prob_0..; a file or a folder (docs/tables.md)."
+        ...,
+        help="Table with `label` and prob_0.., logit_0.. or log_prob_0..: Parquet, CSV, Arrow or npz; a file or a folder.",
     ),
     max_ece: float = typer.Option(
         0.05, min=0.0, max=1.0, help="Largest calibration error that is acceptable, as a fraction."
@@ -24,6 +25,7 @@ def check(
     kind: str = typer.Option(None, help="logits, log-probs or probs, where the columns' names do not say it."),
     classes: str = typer.Option(None, help="Class names in the order of the scores: spam,ham,news."),
     source: str = typer.Option(None, "--from", help="Engine that wrote the files: graphstorm, gigl, neo4j, kumo."),
+    columns: str = typer.Option("", help="Your columns' names, where they differ: id=paper,label=topic,scores=pred."),
     json: bool = typer.Option(False, "--json", help="Print the judgement and its figures as JSON."),
 ) -> None:
     """Is a model calibrated enough? The exit code is the answer.
@@ -32,13 +34,14 @@ def check(
 
     graphcal check predictions.parquet --max-ece 0.05 --confidence 0.95
     """
+    from graphcal.cli.arguments import column_names
     from graphcal.metrics.gate import judge
     from graphcal.tables.reading import read_table
 
     if max_ece <= 0 or max_ece >= 1:
         raise ValueError(f"--max-ece must lie between 0 and 1, got {max_ece}; 0.05 means 5 points")
-    columns = {"label": label} if labels is None or label != "label" else {}
-    found = read_table(predictions, kind, None, classes, labels, columns, source=source)
+    names = column_names(columns) | ({"label": label} if label != "label" else {})
+    found = read_table(predictions, kind, None, classes, labels, names, source=source)
     known = found.labelled
     left_out = int((~known).sum())
     judgement = judge(found.log_probs[known].double(), found.labels[known], max_ece, confidence, bins)

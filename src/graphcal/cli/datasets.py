@@ -18,9 +18,8 @@ def datasets(
 ) -> None:
     """List the datasets and where each is now, or print the card of one.
 
-    graphcal datasets           names, sizes, sources
-
-    graphcal datasets cora      classes, homophily, and the sizes of every protocol's split
+    graphcal datasets           # names, sizes, sources
+    graphcal datasets cora      # classes, homophily, and the sizes of every protocol's split
     """
     from graphcal.datasets.cards import card, listing
 

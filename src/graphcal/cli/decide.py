@@ -34,7 +34,7 @@ def decide(
         help="Share of the labelled rows that certify; 0.5 draws half of them at random, the rest is decided.",
     ),
     promise: str = typer.Option(
-        "pool", help="Of what: pool (these nodes), future (nodes to come), average (over draws)."
+        "pool", help="What is promised: pool (of these nodes), future (of nodes to come), average (over draws)."
     ),
     random_draw: bool = typer.Option(
         False,
@@ -47,7 +47,8 @@ def decide(
     ),
     classes: str = typer.Option("", help="Names of the classes in the order of the scores: a,b,c."),
     kind: str = typer.Option("", help="logits, log-probs or probs, where the columns' names do not say it."),
-    seed: int = typer.Option(0, help="Of the draw with --certify."),
+    columns: str = typer.Option("", help="Your columns' names, where they differ: id=paper,label=topic,scores=pred."),
+    seed: int = typer.Option(0, help="Seed of the draw with --certify."),
     out: Path = typer.Option(
         Path("decisions.parquet"), "--out", "-o", help="Where the decision on every node is written."
     ),
@@ -58,17 +59,19 @@ def decide(
     Rows with a label certify the promise: they must not have trained, stopped or calibrated the model. All others are decided.
     Exit code 0: some nodes can be decided. 1: none, and more labels would not help. 2: bad input. 3: none with so few labels.
 
-        graphcal decide predictions.parquet --max-error 0.05 --random-draw
-        graphcal decide predictions.parquet --class fraud --min-precision 0.9 --budget 500
-        graphcal decide graphcal-report --certify 0.5
+    graphcal decide predictions.parquet --max-error 0.05 --random-draw
+    graphcal decide predictions.parquet --class fraud --min-precision 0.9 --budget 500
+    graphcal decide graphcal-report --certify 0.5
     """
+    from graphcal.cli.arguments import column_names
     from graphcal.decisions.outcomes import decide_rows
     from graphcal.files import check_writable
     from graphcal.tables.reading import read_table
 
     check_writable(out.parent)
     path = predictions / "calibrated.parquet" if (predictions / "calibrated.parquet").is_file() else predictions
-    table = read_table(path, kind=kind or None, classes=classes or None, labels=labels, split=split or None)
+    names = column_names(columns)
+    table = read_table(path, kind or None, None, classes or None, labels, names, split or None)
     used = None if table.split is None else table.split.train | table.split.val
     outcome = decide_rows(
         table.log_probs,

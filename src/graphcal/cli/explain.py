@@ -11,6 +11,8 @@ import typer
 from graphcal.cli.arguments import graph_of
 
 if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
     from graphcal.explanation import Explanation
 
 
@@ -18,8 +20,10 @@ def explain(
     dataset: str = typer.Argument(
         "citeseer", help="A dataset name (see `graphcal datasets`) or a path to your own graph."
     ),
-    node: int = typer.Option(..., min=0, help="The node to explain, by its number."),
-    backbone: str = typer.Option("gcn", help="The model to train: gcn, gat, sage, ... (docs/backbones.md)."),
+    node: str = typer.Option(..., help="The node to explain: its id in your files, or its number where it has none."),
+    backbone: str = typer.Option(
+        "gcn", help="The model to train: gcn, gat, sage, appnp, sgc, gcnii, fagcn, jknet, gpn or mlp."
+    ),
     calibrator: str = typer.Option(
         "graph-scaling-keep", help="The calibrator whose effect is shown; `none` for no calibration."
     ),
@@ -45,12 +49,11 @@ def explain(
 
     recipe = CALIBRATORS[calibrator]()
     data = graph_of(dataset, protocol, labels_per_class)
-    if node >= int(data.num_nodes):
-        raise ValueError(f"node {node} does not exist: {dataset} has nodes 0..{int(data.num_nodes) - 1}")
+    number = node_number(data, node, dataset)
     (run,) = train(data, backbone, seeds=[seed])
     study = Study.of([run.outputs], {calibrator: recipe}, on=data.val_mask)
     fitted = None if calibrator == "none" else study.fitted[calibrator][0].calibration
-    found = explain_node(study.outputs[0], node, fitted)
+    found = explain_node(study.outputs[0], number, fitted)
     if json:
         typer.echo(json_format.dumps(found.to_dict()))
     else:
@@ -60,6 +63,19 @@ def explain(
 
         save_explanation(found, picture)
         typer.echo(f"Picture: {picture}", err=True)
+
+
+def node_number(data: Data, node: str, dataset: str) -> int:
+    """The node of this id; of this number, where the graph has no ids of its own."""
+    ids = data.get("node_ids")
+    if ids is not None:
+        places = [k for k, name in enumerate(ids) if str(name) == node]
+        if not places:
+            raise ValueError(f"node {node} does not exist: {dataset} has ids such as {', '.join(map(str, ids[:3]))}")
+        return places[0]
+    if not node.isdigit() or int(node) >= int(data.num_nodes):
+        raise ValueError(f"node {node} does not exist: {dataset} has nodes 0..{int(data.num_nodes) - 1}")
+    return int(node)
 
 
 def _show(found: Explanation, title: str) -> None:
@@ -80,17 +96,23 @@ def _show(found: Explanation, title: str) -> None:
         values = (row.logit, row.intra, row.inter, row.bias, row.residual)
         after = "–" if row.calibrated is None else f"{row.calibrated:.3f}"
         terms.add_row(
-            str(row.label), *(f"{v:+.3f}" for v in values), f"{row.prob:.3f}", after, f"{row.cosine:+.2f}", style=style
+            found.class_names[row.label],
+            *(f"{v:+.3f}" for v in values),
+            f"{row.prob:.3f}",
+            after,
+            f"{row.cosine:+.2f}",
+            style=style,
         )
     console.print(terms)
 
-    title = f"\ntraining nodes that push most for class {found.pred} and against it (over class {found.runner_up})"
+    predicted, second = found.class_names[found.pred], found.class_names[found.runner_up]
+    title = f"\ntraining nodes that push most for class {predicted} and against it (over class {second})"
     pushes = Table(box=None, pad_edge=False, header_style="bold", title=title)
     for name in ("training node", "class", "push", "cos(h, h_u)", "steps away"):
         pushes.add_column(name, justify="right")
     for push in (*found.pushes_for, *found.pushes_against):
         pushes.add_row(
-            str(push.node), str(push.label), f"{push.push:+.3f}", f"{push.cosine:.2f}", _steps(push.hops),
+            push.name, found.class_names[push.label], f"{push.push:+.3f}", f"{push.cosine:.2f}", _steps(push.hops),
             style="green" if push.push > 0 else "red",
         )  # fmt: skip
     console.print(pushes)

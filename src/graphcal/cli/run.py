@@ -29,7 +29,9 @@ def run(
     dataset: str = typer.Argument(
         "citeseer", help="A dataset name (see `graphcal datasets`) or a path to your own graph."
     ),
-    backbone: str = typer.Option("gcn", help="The model to train: gcn, gat, sage, ... (docs/backbones.md)."),
+    backbone: str = typer.Option(
+        "gcn", help="The model to train: gcn, gat, sage, appnp, sgc, gcnii, fagcn, jknet, gpn or mlp."
+    ),
     calibrator: str = typer.Option(
         "ts,scar,graph-scaling-keep,graph-scaling",
         help="Calibrators to compare, separated by commas (see `graphcal methods`).",
@@ -60,9 +62,9 @@ def run(
 
     Trains BACKBONE on DATASET, fits each calibrator on the validation nodes and measures on the test nodes:
 
-        graphcal run                                  # a GCN on Citeseer, ten seeds, about a minute
-        graphcal run cora --calibrator ts,graph-scaling,gats
-        graphcal run my-graph/ --backbone sage        # nodes.csv + edges.csv
+    graphcal run                                  # a GCN on Citeseer, ten seeds, about a minute
+    graphcal run cora --calibrator ts,graph-scaling,gats
+    graphcal run my-graph/ --backbone sage        # nodes.csv + edges.csv
     """
     from rich.console import Console
 
@@ -109,8 +111,10 @@ def show_results(results: Results, page: Path | None) -> None:
     record = results.record
     console = Console()
     nodes, seeds = record["nodes"], len(record["seeds"])
+    of_a_table = record["backbone"] == "predictions"
+    split = f"split {record['protocol']}" if of_a_table else f"{record['protocol']} split"
     console.print(
-        f"[bold]{escape(record['backbone'])}[/] on [bold]{escape(record['dataset'])}[/], {escape(record['protocol'])} split: "
+        f"[bold]{escape(record['backbone'])}[/] on [bold]{escape(record['dataset'])}[/], {escape(split)}: "
         f"{nodes['train']:,} training, {nodes['val']:,} validation, {nodes['test']:,} test nodes; "
         f"{seeds} seed{'s' * (seeds > 1)}, {record['bins']} bins"
     )
@@ -126,13 +130,15 @@ def show_results(results: Results, page: Path | None) -> None:
         console.print(f"[bold]{escape(results.decision)}[/]", highlight=False)
     if page is not None:
         folder = page.parent
-        console.print(
-            f"Report: {page}   Numbers: {folder / 'results.json'}   Decide: graphcal decide {folder}", markup=False
-        )
-        console.print(
-            f"Calibrated predictions: {folder / 'calibrated.parquet'}   Calibrator: {folder / 'calibrator.safetensors'}",
-            markup=False,
-        )
+        written = {
+            "Report": page,
+            "Numbers": folder / "results.json",
+            "Calibrated predictions": folder / "calibrated.parquet",
+            "Calibrator": folder / "calibrator.safetensors",
+            "Decide next": f"graphcal decide {folder} --certify 0.5",
+        }
+        for what, where in written.items():
+            console.print(f"{what}: {where}", markup=False, highlight=False, soft_wrap=True)  # a path is never broken
 
 
 SPREAD = ("accuracy", "ece", "nll", "brier")  # shown with their standard deviation over seeds

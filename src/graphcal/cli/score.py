@@ -11,7 +11,7 @@ import typer
 def score(
     calibrator: Path = typer.Argument(..., help="calibrator.safetensors, as `graphcal calibrate` writes it."),
     predictions: Path = typer.Argument(
-        ..., help="Table of predictions: a file or a folder of shards (docs/tables.md)."
+        ..., help="Table of predictions: Parquet, CSV, Arrow or npz; a file or a folder of shards."
     ),
     out: Path = typer.Option(..., help="Folder for the calibrated shards and score.json."),
     edges: Path = typer.Option(None, help="Table of edges, src and dst by id, for a graph-aware calibrator."),
@@ -31,8 +31,8 @@ def score(
 
     Reads batches and writes whole files only. Rows, order, ids and other columns stay; scores become calibrated ones:
 
-        graphcal score out/calibrator.safetensors all-predictions/ --out scored/
-        graphcal score out/calibrator.safetensors preds/ --edges edges.parquet --engine ray --address auto --out scored/
+    graphcal score out/calibrator.safetensors all-predictions/ --out scored/
+    graphcal score out/calibrator.safetensors preds/ --edges edges.parquet --engine ray --address auto --out scored/
     """
     from rich.console import Console
 
@@ -50,6 +50,6 @@ def score(
         typer.echo(json_format.dumps(found))
         return
     kept = f", {found['kept']:,} of them kept from before" if found["kept"] else ""
-    typer.echo(f"{found['rows']:,} rows in {found['files']:,} files{kept}: {out}")
+    typer.echo(f"{found['rows']:,} rows in {found['files']:,} file{'s' * (found['files'] > 1)}{kept}: {out}")
     if "drift" in found:
         typer.echo(drift_text(found["drift"]))

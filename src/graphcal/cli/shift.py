@@ -31,7 +31,9 @@ def shift(
         "citeseer", help="A dataset name (see `graphcal datasets`) or a path to your own graph."
     ),
     table: str = typer.Option("shift", help=f"Which table: {', '.join(TABLES)}."),
-    backbone: str = typer.Option("gcn", help="The model to train: gcn, gat, sage, ... (docs/backbones.md)."),
+    backbone: str = typer.Option(
+        "gcn", help="The model to train: gcn, gat, sage, appnp, sgc, gcnii, fagcn, jknet, gpn or mlp."
+    ),
     calibrator: str = typer.Option(
         "none,ts,scar,graph-scaling", help="Calibrators to compare, separated by commas (see `graphcal methods`)."
     ),

@@ -18,7 +18,9 @@ def tune(
     dataset: str = typer.Argument(
         "citeseer", help="A dataset name (see `graphcal datasets`) or a path to your own graph."
     ),
-    backbone: str = typer.Option("gcn", help="The model to train: gcn, gat, sage, ... (docs/backbones.md)."),
+    backbone: str = typer.Option(
+        "gcn", help="The model to train: gcn, gat, sage, appnp, sgc, gcnii, fagcn, jknet, gpn or mlp."
+    ),
     search: str = typer.Option("bisection", help="bisection (of the validation gap) or grid."),
     criterion: str = typer.Option("nll", help="What a grid minimises on the validation nodes: nll or ece."),
     after: str = typer.Option("", help="Judge each decay after this calibrator, e.g. ts or graph-scaling."),

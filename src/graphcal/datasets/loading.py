@@ -35,6 +35,13 @@ def load(
     `split` chooses among published splits, `seed` drives the drawn ones; `root` is the folder downloads are kept in;
     `row_normalise=None` normalises features where the protocol does (cora, citeseer and pubmed; all graphs under
     `gats`). The source used is `data.source`; remarks on the split are `data.notes`.
+
+    >>> import graphcal as gc
+    >>> data = gc.load("citeseer")  # inside the package: no network
+    >>> data.num_nodes, data.protocol, int(data.train_mask.sum())
+    (3327, 'public', 120)
+    >>> int(gc.load("citeseer", "per-class", labels_per_class=5, seed=1).train_mask.sum())
+    30
     """
     known = entry(name)
     if protocol is None:

@@ -48,6 +48,15 @@ def read(
     Features are every other numeric column of the node table, or those in `feature_columns`, or, where the column
     `sparse_column` is there, a list for each node: of word numbers (with an optional list of as many values in
     `values_column`), of decimal numbers (a dense vector), or in CSV text such as "3:0.5 17:1" or "3 17".
+
+    >>> import tempfile, graphcal as gc
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> rows = [f"u{k},{('fraud', 'fine')[k % 2]},{('train', 'val', 'test')[k % 3]},{k}" for k in range(12)]
+    >>> _ = (folder / "nodes.csv").write_text("id,label,split,amount\\n" + "\\n".join(rows))
+    >>> _ = (folder / "edges.csv").write_text("source,target\\nu0,u1\\nu1,u2\\n")
+    >>> data = gc.read(folder)
+    >>> data.num_nodes, data.class_names, list(data.node_ids[:2])
+    (12, ['fine', 'fraud'], ['u0', 'u1'])
     """
     path = Path(path)
     if not path.exists():

@@ -2,7 +2,7 @@
 
 Published tables differ in their splits and cannot be compared across them, so a split has a name and a source:
 
-    public       Planetoid's own split: 20 labels a class, 500 validation, 1,000 test (arXiv:1603.08861)
+    public       Planetoid's own split: 20 labels per class, 500 validation, 1,000 test (arXiv:1603.08861)
     cagcn        the label rates of CaGCN (arXiv:2109.14285), bug-compatible: 40 and 60 labels "per class" are the public
                  20 plus the next (L - 20)·C node ids after the last validation id, in file order, whatever their class;
                  CoraFull uses CaGCN's lists, whose validation ids repeat and whose training lists hold 3 (L = 40) and
@@ -35,6 +35,7 @@ import numpy as np
 
 from graphcal.datasets.arrays import GraphArrays, check_ids, check_splits, require_arrays
 from graphcal.datasets.catalog import NAMES
+from graphcal.plugins import choices
 
 RATES = (20, 40, 60)
 
@@ -227,7 +228,7 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
         "public": Protocol(public, _PLANETOID, 1, "Planetoid's public split, arXiv:1603.08861"),
         "cagcn": Protocol(cagcn, _CAGCN, 1, "CaGCN, arXiv:2109.14285, bug-compatible", RATES),
         "cagcn-clean": Protocol(cagcn_clean, _CAGCN, 1, "CaGCN without leakage and repeats", RATES),
-        "per-class": Protocol(per_class, tuple(NAMES), None, "L a class, 500 validation, rest test, seeded"),
+        "per-class": Protocol(per_class, tuple(NAMES), None, "L per class, 500 validation, rest test, seeded"),
         "natural": Protocol(natural, tuple(NAMES), None, "L · C labels at random, 500 validation, rest test, seeded"),
         "gats": Protocol(
             gats, tuple(NAMES), 15, "GATS, arXiv:2210.06391: 5 splits x 3 folds", rates=(), indicators=True
@@ -251,14 +252,15 @@ def fitting(name: str) -> list[str]:
 def draw(protocol: str, graph: GraphArrays, asked: Request) -> Split:
     """The split of a protocol, with nodes that have no label taken out of every list."""
     if protocol not in PROTOCOLS:
-        raise ValueError(f"unknown protocol {protocol!r}; choose one of {', '.join(PROTOCOLS)}")
+        raise ValueError(f"unknown protocol {protocol!r}; {choices(protocol, PROTOCOLS)}")
     rule = PROTOCOLS[protocol]
     if asked.name not in rule.fits:
-        choices = ", ".join(fitting(asked.name))
-        raise ValueError(f"protocol {protocol!r} does not fit {asked.name}; choose one of {choices}")
+        raise ValueError(
+            f"protocol {protocol!r} does not fit {asked.name}; choose among {', '.join(fitting(asked.name))}"
+        )
     if asked.split < 0 or (rule.splits is not None and asked.split >= rule.splits):
-        choices = "any number from 0" if rule.splits is None else f"0 to {rule.splits - 1}"
-        raise ValueError(f"protocol {protocol!r} has no split {asked.split}; choose {choices}")
+        known = "any number from 0" if rule.splits is None else f"0 to {rule.splits - 1}"
+        raise ValueError(f"protocol {protocol!r} has no split {asked.split}; choose {known}")
     split = rule.draw(graph, asked)
     labelled = graph.labelled
     for part in ("train", "val", "test"):

@@ -36,7 +36,10 @@ class TableFile:
         missing = sorted(set(names).difference(self.names))
         if missing:
             found = ", ".join(self.names)
-            raise ValueError(f"{self.path}: no column {missing[0]!r}; its columns are {found}; name yours by option")
+            raise ValueError(
+                f"{self.path}: no column {missing[0]!r}; its columns are {found}. Name yours: --columns id=NAME, in Python "
+                "id_column=NAME"
+            )
         with reading(self.path, "a sound table"):
             if self.path.suffix == ".parquet":
                 return self._read_parquet(names, each)
@@ -112,6 +115,6 @@ def _csv_names(path: Path, delimiter: str) -> tuple[str, ...]:
     if len(names) == 1 and other:
         raise ValueError(
             f"{path}: wrong delimiter: the header {header[:80]!r} has no {delimiter!r} but has {other!r}; "
-            f"pass delimiter={other!r}"
+            f"give it: --delimiter {other!r}, in Python delimiter={other!r}"
         )
     return names

@@ -45,6 +45,18 @@ class Decision:
     ``errors_at_most`` is a number of nodes: with ``certainty`` at most so many of the approved nodes are wrong. With the
     promise "average" it is what holds on average over draws, with "future" the share ``max_error`` is promised of nodes yet
     to come. Certification nodes are neither approved nor sent to a person: their labels are known.
+
+    >>> import torch, graphcal as gc
+    >>> probs = torch.rand(2000, generator=torch.Generator().manual_seed(0)) / 2 + 0.5
+    >>> y = (torch.rand(2000, generator=torch.Generator().manual_seed(1)) > probs).long()  # honest: class 0 with that chance
+    >>> log_probs, certify = torch.stack([probs, 1 - probs], 1).log(), torch.arange(2000) < 500
+    >>> decision = gc.decide(log_probs, y, certify=certify, max_error=0.2, random_draw=True)
+    >>> decision.nodes, int(decision.approved.sum()) == decision.num_approved, decision.guaranteed
+    (1500, True, True)
+    >>> decision.errors_at_most == int(0.2 * decision.num_approved), 0 < decision.coverage < 1
+    (True, True)
+    >>> decision.sentence.partition(" nodes ")[2][:59], decision.to_dict()["labels"]
+    ('can be decided automatically with at most 20 % errors, 95 %', 500)
     """
 
     approved: Tensor = field(repr=False)  # (N,) bool
@@ -68,6 +80,7 @@ class Decision:
 
     @property
     def num_approved(self) -> int:
+        """Nodes that may be decided alone."""
         return int(self.approved.sum())
 
     @property
@@ -77,6 +90,7 @@ class Decision:
 
     @property
     def errors_at_most(self) -> int:
+        """So many approved nodes may be wrong, and with the stated certainty no more are."""
         return int(self.max_error * self.num_approved + 1e-9)
 
     @property

@@ -29,6 +29,7 @@ count as average, and a fact of its own, ``alone``, says so.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -44,31 +45,50 @@ LABEL_SMOOTHING = 1.0  # labels of each class that are counted without having be
 
 def node_features(out: Outputs) -> Tensor:
     """The features of every node, in the order above."""  # (N, 8)
-    graph, classes, own = structure(out.graph), out.num_classes, out.pred[:, None]
+    graph, classes = structure(out.graph), out.num_classes
     probs = out.logits.softmax(-1)
     conf = probs.amax(-1, keepdim=True)
-    hard = torch.zeros_like(probs).scatter_(1, own, 1.0)  # (N, C) predictions, one-hot
+    hard = torch.zeros_like(probs).scatter_(1, out.pred[:, None], 1.0)  # (N, C) predictions, one-hot
     one_hop = graph.neighbour_mean(hard)
     around = graph.neighbour_mean(torch.cat([one_hop, probs, conf], -1))
     two_hop, mean_probs, mean_conf = torch.split(around, [classes, classes, 1], -1)
+    return feature_rows(out.logits, one_hop, two_hop, mean_probs, mean_conf, graph.degree, graph.next_to_training)
+
+
+def feature_rows(
+    logits: Tensor,
+    one_hop: Tensor,
+    two_hop: Tensor,
+    mean_probs: Tensor,
+    mean_conf: Tensor,
+    degree: Tensor,
+    near: Tensor,
+) -> Tensor:
+    """The features of nodes (n, 8) from means over their neighbours: of one-hot predictions and of those means (n, C), of
+    probabilities (n, C) and of confidences (n, 1)."""
+    own, conf = logits.argmax(-1)[:, None], logits.softmax(-1).amax(-1, keepdim=True)
     columns = [
-        graph.next_to_training[:, None],
+        near[:, None],
         one_hop.gather(1, own),
         two_hop.gather(1, own),
-        graph.degree[:, None].to(probs).log1p(),
+        degree[:, None].to(logits).log1p(),
         mean_probs.gather(1, own),
         conf - mean_conf,
         torch.special.entr(mean_probs).sum(-1, keepdim=True),
-        out.logits.norm(dim=-1, keepdim=True),
+        logits.norm(dim=-1, keepdim=True),
     ]
     return torch.cat([column.double() for column in columns], -1)
 
 
 def walk_means(graph: Structure, values: Tensor) -> tuple[Tensor, Tensor]:
     """Mean of values (N, D) over the neighbours and over walks of length two that do not return; 0 where there are none."""
-    total, count = walk_sums(graph, torch.cat([values, torch.ones_like(values[:, :1])], -1))
-    one, two = (x[:, :-1] / x[:, -1:].clamp(min=1) for x in (total, count))
+    one, two = (mean_of(x) for x in walk_sums(graph, torch.cat([values, torch.ones_like(values[:, :1])], -1)))
     return one, two
+
+
+def mean_of(sums: Tensor) -> Tensor:
+    """Means (n, D) of sums (n, D + 1) whose last column counts what was summed; 0 over nothing."""
+    return sums[:, :-1] / sums[:, -1:].clamp(min=1)
 
 
 def walk_sums(graph: Structure, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -171,18 +191,28 @@ def read_context(out: Outputs, layout: Layout, scale: Tensor, labels: Tensor | N
     if not layout.graph or out.graph.get("edge_index") is None:
         return out.logits.new_full((out.num_nodes, layout.context), torch.nan, dtype=torch.double)
     graph = structure(out.graph)
-    facts = node_features(out)[:, : GRAPH_FACTS - 1]
-    alone = (graph.degree == 0)[:, None]
-    absent = torch.tensor([False, True, True, False, True, True, True], device=alone.device)
-    facts = torch.where(alone & absent, torch.zeros_like(facts), facts)
-    one, two = walk_means(graph, (scale.double() * out.logits.double()).softmax(-1))
-    parts = [facts, alone.double(), log_opinion(one), log_opinion(two)]
+    opinions = [log_opinion(mean) for mean in walk_means(graph, (scale.double() * out.logits.double()).softmax(-1))]
     if layout.labels:
-        unknown = torch.full((out.num_nodes,), -1, device=alone.device)
-        parts += label_opinion(graph, unknown if labels is None else labels, layout.classes)
-    context = torch.cat(parts, 1)
-    context[:, 0].masked_fill_(graph.train_mask | ~graph.train_mask.any(), torch.nan)
-    return context if alone_is_known else context.masked_fill(alone, torch.nan)
+        unknown = torch.full((out.num_nodes,), -1, device=out.logits.device)
+        opinions += label_opinion(graph, unknown if labels is None else labels, layout.classes)
+    unplaced = graph.train_mask | ~graph.train_mask.any()
+    return context_rows(node_features(out), graph.degree == 0, opinions, unplaced, alone_is_known)
+
+
+def context_rows(
+    features: Tensor, alone: Tensor, opinions: Sequence[Tensor], unplaced: Tensor, alone_is_known: bool
+) -> Tensor:
+    """The context (n, K) of nodes with these `node_features` (n, 8) and opinions of others (n, C) each.
+
+    ``alone`` (n,) are nodes without neighbours; ``unplaced`` (n,) those of which it does not count whether they are next to the
+    training set.
+    """
+    absent = torch.tensor([False, True, True, False, True, True, True], device=alone.device)
+    facts = features[:, : GRAPH_FACTS - 1]
+    facts = torch.where(alone[:, None] & absent, torch.zeros_like(facts), facts)
+    context = torch.cat([facts, alone[:, None].double(), *opinions], 1)
+    context[:, 0].masked_fill_(unplaced, torch.nan)
+    return context if alone_is_known else context.masked_fill(alone[:, None], torch.nan)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from graphcal.core import Calibration, Outputs
-from graphcal.graphs import hops_from, neighbour_agreement, structure
+from graphcal.graphs import class_name, hops_from, neighbour_agreement, node_name, structure
 from graphcal.theory import Decomposition, decompose
 from graphcal.theory.decomposition import final_and_hidden
 
@@ -52,6 +52,7 @@ class Push:
     weight: float  # a_up - a_ur
     cosine: float  # of the two representations
     hops: int  # distance in the graph; -1: no path
+    name: str  # of the node in the graph's own files; its number where it has none
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,8 @@ class Explanation:
     effective_decay: float
     correction: float  # how far the coefficients are from the paper's, as a share
     unexplained: float  # share of this node's logits, as seen by softmax, that is residual
+    name: str  # of the node in the graph's own files; its number where it has none
+    class_names: tuple[str, ...]  # likewise
 
     @property
     def lead(self) -> float:
@@ -86,8 +89,11 @@ class Explanation:
         """Named parts that add up to the lead."""
         rest = sum(value for label, value in self.by_class.items() if label not in (self.pred, self.runner_up))
         return [
-            (f"training nodes of class {self.pred} (predicted)", self.by_class.get(self.pred, 0.0)),
-            (f"training nodes of class {self.runner_up} (runner-up)", self.by_class.get(self.runner_up, 0.0)),
+            (f"training nodes of class {self.class_names[self.pred]} (predicted)", self.by_class.get(self.pred, 0.0)),
+            (
+                f"training nodes of class {self.class_names[self.runner_up]} (runner-up)",
+                self.by_class.get(self.runner_up, 0.0),
+            ),
             ("training nodes of other classes", rest),
             ("bias", self.classes[self.pred].bias - self.classes[self.runner_up].bias),
             ("not explained", self.classes[self.pred].residual - self.classes[self.runner_up].residual),
@@ -97,10 +103,11 @@ class Explanation:
     def sentence(self) -> str:
         """The explanation in words."""
         (_, own), (_, other), (_, rest), (_, bias), _ = self.lead_terms
+        predicted, second = self.class_names[self.pred], self.class_names[self.runner_up]
         text = (
-            f"Node {self.node} is class {self.pred} with confidence {self.confidence:.2f}, more than {self.rank:.0%} of all "
-            f"nodes. {_place(self.hops)} It leads class {self.runner_up} by {self.lead:.2f} logits: training nodes of its own "
-            f"class give {own:+.2f}, those of class {self.runner_up} {other:+.2f}, all others {rest:+.2f}, the bias {bias:+.2f}."
+            f"Node {self.name} is class {predicted} with confidence {self.confidence:.2f}, more than {self.rank:.0%} of all "
+            f"nodes. {_place(self.hops)} It leads class {second} by {self.lead:.2f} logits: training nodes of its own "
+            f"class give {own:+.2f}, those of class {second} {other:+.2f}, all others {rest:+.2f}, the bias {bias:+.2f}."
         )
         if self.calibrated is not None:
             verb = "raises" if self.calibrated > self.confidence else "lowers"
@@ -131,6 +138,13 @@ def explain(
     """Why node ``node`` has the confidence it has, and what ``calibration`` changed.
 
     ``weight_decay``: the final layer's; None takes the effective one. ``pushes``: how many training nodes to name on each side.
+
+    >>> import graphcal as gc
+    >>> data = gc.synthetic(500, seed=0)
+    >>> out = gc.train(data, training=gc.Training(epochs=5), seeds=1)[0].outputs
+    >>> found = gc.explain(out, 7, gc.TemperatureScaling().fit(out, on=data.val_mask))
+    >>> found.pred == int(out.pred[7]), found.calibrated > found.confidence, len(found.pushes_for)
+    (True, True, 5)
     """
     return explain_many(out, [node], calibration, weight_decay, pushes)[0]
 
@@ -181,6 +195,8 @@ def explain_many(
                 effective_decay=parts.effective_decay,
                 correction=parts.correction,
                 unexplained=float(_spread(parts.residual[row]) / _spread(linear).clamp(min=1e-300)),
+                name=node_name(out.graph, node),
+                class_names=tuple(class_name(out.graph, c) for c in range(out.num_classes)),
             )
         )
     return found
@@ -223,4 +239,5 @@ def _pushes(out: Outputs, node: int, parts: Decomposition, shares: Tensor, weigh
     hops = hops_from(start, structure(out.graph).edge_index)[train_nodes]
     cosine = cosine_similarity(hidden[train_nodes], hidden[node][None])
     columns = (train_nodes, out.graph.y[train_nodes], shares[chosen], weight[chosen], cosine, hops)
-    return [Push(*row) for row in zip(*(column.tolist() for column in columns))]
+    names = [node_name(out.graph, n) for n in train_nodes.tolist()]
+    return [Push(*row) for row in zip(*(column.tolist() for column in columns), names)]

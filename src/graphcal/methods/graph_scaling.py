@@ -68,6 +68,8 @@ class GraphScaling:
     True
     >>> int(keep.held(out).sum()) > 0  # nodes whose prediction is kept, not believed
     True
+    >>> gc.GraphScaling(without="pull,facts").left_out
+    ['pull', 'facts']
     """
 
     predictions: str = "free"
@@ -94,6 +96,7 @@ class GraphScaling:
 
     @property
     def left_out(self) -> list[str]:
+        """The blocks named by ``without``."""
         return [name.strip() for name in self.without.split(",") if name.strip()]
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> GraphScaled:

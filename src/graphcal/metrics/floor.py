@@ -143,7 +143,7 @@ def draw_calibrated(conf: Tensor, draws: int, generator: torch.Generator, f: Cal
     found = []
     for part in torch.arange(draws).split(max(1, 4_000_000 // len(conf))):
         right = torch.rand(len(part), len(conf), generator=generator, dtype=torch.float64) < conf
-        found.append(f(right.double() - conf))
+        found.append(f(torch.where(right, 1 - conf, -conf)))
     return torch.cat(found)
 
 

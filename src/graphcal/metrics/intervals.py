@@ -65,8 +65,9 @@ def resampled_noise(by_node: Tensor, draws: int, generator: torch.Generator) -> 
     N, d, noise = len(by_node), by_node.mean(dim=0), []
     for rows in torch.arange(draws).split(max(1, 4_000_000 // N)):
         again = torch.randint(N, (len(rows), N), generator=generator)
-        times = torch.zeros(len(rows), N, dtype=torch.float64).scatter_add_(1, again, torch.ones_like(again).double())
-        noise.append(times @ by_node / N - d)
+        again += N * torch.arange(len(rows))[:, None]  # a place of its own for every draw of every node
+        times = torch.bincount(again.flatten(), minlength=again.numel()).view(len(rows), N)
+        noise.append(times.double() @ by_node / N - d)
     return torch.cat(noise)
 
 

@@ -3,8 +3,8 @@
     python -m graphcal.paper.answer results/README.md docs/reproduction.md      # rewrite what stands between the marks
     python -m graphcal.paper.answer --check results/README.md ...               # fail when a page says something else
 
-The pages hold <!-- answer --> and <!-- /answer -->; docs/reproduction.md also marks for the tables of `claims` and
-`graph_by_graph`.
+The pages hold <!-- answer --> and <!-- /answer -->; docs/reproduction.md also marks for the tables of `claims`,
+`graph_by_graph` and `fair_rows`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from graphcal.bench.document import markdown
 from graphcal.metrics.equivalence import bias
 from graphcal.paper.agreement import count_published, distinct, read_cells, tally
 from graphcal.paper.claims import count_verdicts, grid_of_claims, printed_means
+from graphcal.paper.fair_rows import grid_of_fair_rows
 from graphcal.paper.graph_by_graph import grid_by_graph
 from graphcal.paper.run_files import RunFiles, write_or_check
 
@@ -183,24 +184,22 @@ def _cost(runs: RunFiles) -> str:
 
 
 def _advice(runs: RunFiles) -> str:
-    nll = runs.gaps("scar", "graph-scar", "ts", "nll")
+    old = runs.gaps("scar", "graph-scar", "ts", "nll")
     gats = [
         runs.gaps("gats-protocol", "graph-scar", "ts", "ece", dataset=g).mean()
         for g in dict.fromkeys(dict(r)["dataset"] for r in runs.rows("gats-protocol", "ts"))
     ]
-    pull = {
-        m: float(runs.values("fair", m, "nll", labels_per_class=20).mean())
-        for m in ("graph-scar", "graph-scar-no-pull")
-    }
+    columns = ("ts", "scar-fit", "graph-scaling", "graph-scaling-no-pull")
+    graphs = ["cora", "citeseer"]
+    nll = {m: runs.values("fair", m, "nll", dataset=graphs, labels_per_class=20).mean() for m in columns}
     return (
-        "**Use** TS, fitted exactly. With edges and a few hundred validation nodes our graph-aware scaling is "
-        "better: 0.1's `graph-scar` (not "
-        f"SCAR; `graph-scaling` succeeds it) has NLL {nll.mean():+.3f} against TS, lower in {(nll < 0).sum()} of "
-        f"{len(nll)} rows, with its SCAR "
-        f"part or without ({pull['graph-scar']:.3f}, {pull['graph-scar-no-pull']:.3f} on Cora and Citeseer). Under "
-        "GATS's protocol, with few "
-        f"validation nodes, it loses to TS on ECE ({np.mean(gats):+.2f}, better on {sum(g < 0 for g in gats)} of "
-        f"{len(gats)} graphs)."
+        "**Use** TS, fitted exactly. With edges and a few hundred validation nodes our `graph-scaling`, which is not "
+        f"SCAR, is better: NLL {nll['graph-scaling']:.3f} against {nll['ts']:.3f} for TS and {nll['scar-fit']:.3f} for "
+        "SCAR fitted on validation (GCN, 20 labels, Cora and Citeseer), and as good without the part it has from SCAR "
+        f"({nll['graph-scaling-no-pull']:.3f}); it was developed on these graphs, and blind.md has six it was not. "
+        f"Its predecessor `graph-scar` has NLL {old.mean():+.3f} against TS, lower in {(old < 0).sum()} of {len(old)} "
+        "rows, but under GATS's protocol, with few validation nodes, loses to TS on "
+        f"ECE ({np.mean(gats):+.2f}, better on {sum(g < 0 for g in gats)} of {len(gats)} graphs)."
     )
 
 
@@ -232,7 +231,7 @@ def fill(text: str, name: str, content: str, where: Path) -> str:
 def filled(path: Path, folder: Path) -> str:
     """A page with what the run files say."""
     text = fill(path.read_text(encoding="utf-8"), "answer", answer(folder), path)
-    for name, grid in (("claims", grid_of_claims), ("graphs", grid_by_graph)):
+    for name, grid in (("claims", grid_of_claims), ("graphs", grid_by_graph), ("fair", grid_of_fair_rows)):
         if f"<!-- {name} -->" in text:
             text = fill(text, name, markdown([grid(RunFiles(folder))]).rstrip("\n"), path)
     return text

@@ -52,6 +52,14 @@ class RunFiles:
             and all(dict(row)[axis] in values for axis, values in wanted.items())
         ]
 
+    def methods(self, table: str, row: Row) -> list[str]:
+        """The methods of a row, in the order of the file."""
+        return [method for place, method in self._table(table) if place == row]
+
+    def splits(self, table: str) -> int:
+        """How many splits its runs have; 1: the same test nodes everywhere."""
+        return max(len({line["split"] for line in lines}) for lines in self._table(table).values())
+
     def at(self, table: str, row: Row, method: str, metric: str) -> np.ndarray:
         """One value per run, in percent where the metric is a share; ``all_ece``: on all unlabelled nodes."""
         scale = metric_of(metric.removeprefix("all_")).scale if metric != "changed" else 1.0

@@ -95,7 +95,7 @@ def place_labels(
         for dx, dy, side in PLACES:
             text = ax.annotate(
                 names[k], (x[k], y[k]), xytext=(dx, dy), textcoords="offset points", ha=side, va="center", fontsize=7.5,
-                color=COLOURS[k % len(COLOURS)], annotation_clip=False, arrowprops=LEADER if abs(dy) > 8 else None,
+                color=ink(ax), annotation_clip=False, arrowprops=LEADER if max(abs(dx), abs(dy)) > 8 else None,
             )  # fmt: skip
             text.set_in_layout(False)
             box = Bbox.from_bounds(*text.get_window_extent(renderer).bounds).padded(0.5)
@@ -110,8 +110,6 @@ def place_labels(
 
 LEADER = {"arrowstyle": "-", "linewidth": 0.5, "color": "#888888", "shrinkA": 0, "shrinkB": 3}
 PLACES = [
-    (dx, dy, side) for reach in (0, 7, 14, 22, 30) for dx, dy, side in (
-        (8, reach, "left"), (-8, reach, "right"), (8, -reach, "left"), (-8, -reach, "right"), (0, reach + 9, "center"),
-        (0, -reach - 9, "center"),
-    )
-]  # fmt: skip
+    (sign * away, dy, "left" if sign > 0 else "right")
+    for reach in (0, 7, 14, 22, 30, 40) for away in (8, 20) for sign in (1, -1) for dy in (reach, -reach)
+] + [(0, sign * (reach + 9), "center") for reach in (0, 7, 14, 22, 30, 40) for sign in (1, -1)]  # fmt: skip

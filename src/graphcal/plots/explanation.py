@@ -53,10 +53,10 @@ def draw_explanation(explanation: Explanation, ax: Axes) -> None:
     ax.margins(x=0.12)
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
-    ax.set_xlabel(f"logits for class {explanation.pred} over class {explanation.runner_up}")
+    ax.set_xlabel(f"logits for class {_named(explanation)[0]} over class {_named(explanation)[1]}")
     after = "" if explanation.calibrated is None else f", {explanation.calibrated:.2f} calibrated"
     ax.set_title(
-        f"Node {explanation.node}: class {explanation.pred}, confidence {explanation.confidence:.2f}{after}",
+        f"Node {explanation.name}: class {_named(explanation)[0]}, confidence {explanation.confidence:.2f}{after}",
         loc="left",
         fontsize=10,
     )
@@ -97,7 +97,8 @@ def explain_html(explanation: Explanation) -> str:
             f'<text x="{right + 5:.1f}" y="{y + 13}">{length:+.2f}</text>'
         )
     height = len(rows) * ROW + 4
-    title = escape(f"What carries the lead of class {explanation.pred} over class {explanation.runner_up}, in logits")
+    predicted, second = _named(explanation)
+    title = escape(f"What carries the lead of class {predicted} over class {second}, in logits")
     return (
         f'<div class="explanation"><p>{escape(explanation.sentence)}</p>'
         f'<figure><figcaption>{title}</figcaption><svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}">'
@@ -109,11 +110,19 @@ def explain_html(explanation: Explanation) -> str:
 
 
 def _pushes_table(explanation: Explanation) -> str:
-    rows = "".join(_row(push) for push in (*explanation.pushes_for, *explanation.pushes_against))
+    rows = "".join(
+        _row(push, explanation.class_names) for push in (*explanation.pushes_for, *explanation.pushes_against)
+    )
     head = "".join(f"<th>{name}</th>" for name in ("training node", "class", "push", "similarity", "steps away"))
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
-def _row(push: Push) -> str:
+def _row(push: Push, classes: tuple[str, ...]) -> str:
     hops = "no path" if push.hops < 0 else str(push.hops)
-    return f"<tr><td>{push.node}</td><td>{push.label}</td><td>{push.push:+.3f}</td><td>{push.cosine:.2f}</td><td>{hops}</td></tr>"
+    cells = (escape(push.name), escape(classes[push.label]), f"{push.push:+.3f}", f"{push.cosine:.2f}", hops)
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+
+def _named(explanation: Explanation) -> tuple[str, str]:
+    """The predicted class and the runner-up."""
+    return explanation.class_names[explanation.pred], explanation.class_names[explanation.runner_up]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Figure
 
-HEIGHT = 3.2  # inches a panel
+HEIGHT = 3.2  # inches per panel
 
 
 def panels(rows: int, columns: int, width: float = HEIGHT) -> tuple[Figure, Any]:

@@ -68,25 +68,26 @@
   }
 
   const redraw = () => canvases.forEach(draw);
+  const id = i => map.names?.ids?.[i] ?? col.node[i], called = c => map.names?.classes?.[c] ?? c;
   const sure = v => `${(v / 10).toFixed(0)} %`;
 
   function tell(i) {
     const parts = ["in no part", "a training node", "a validation node", "a test node"], c = Object.fromEntries(FIELDS.map(name => [name, col[name][i]]));
-    const label = c.label === NONE ? "its label is not known" : c.label === c.pred1 ? "that is right" : `its label is class ${c.label}`;
+    const label = c.label === NONE ? "its label is not known" : c.label === c.pred1 ? "that is right" : `its label is class ${called(c.label)}`;
     const away = c.hops === NONE ? "no training node is in reach" : c.hops === 0 ? "it is a training node itself" : `the nearest training node is ${c.hops} hop${c.hops > 1 ? "s" : ""} away`;
-    const around = neighbours(i).map(j => `${col.node[j]} (class ${col.pred1[j]}, ${sure(col.conf1[j])})`);
+    const around = neighbours(i).map(j => `${id(j)} (class ${called(col.pred1[j])}, ${sure(col.conf1[j])})`);
     const why = (data.methods[map.after]?.changed || []).find(n => n.node === c.node)?.explanation?.sentence;
     const line = (tag, text) => { const e = document.createElement(tag); e.textContent = text; return e; };
     holder.replaceChildren(
-      line("h3", `Node ${c.node}, ${parts[c.part]}`),
-      line("p", `Predicted class ${c.pred1}, ${sure(c.conf1)} sure after calibration, ${sure(c.conf0)} before${c.pred0 !== c.pred1 ? ` (then class ${c.pred0})` : ""}; ${label}.`),
+      line("h3", `Node ${id(i)}, ${parts[c.part]}`),
+      line("p", `Predicted class ${called(c.pred1)}, ${sure(c.conf1)} sure after calibration, ${sure(c.conf0)} before${c.pred0 !== c.pred1 ? ` (then class ${called(c.pred0)})` : ""}; ${label}.`),
       line("p", `It has ${c.degree} neighbour${c.degree === 1 ? "" : "s"}; ${away}.` + (around.length ? ` Shown: ${around.join(", ")}.` : "")),
       ...(why ? [line("p", why)] : []));
   }
 
   function choose(i) {
     chosen = i;
-    number.value = col.node[i];
+    number.value = id(i);
     tell(i);
     redraw();
   }
@@ -104,7 +105,8 @@
   read().then(() => {
     canvases.forEach((canvas, k) => canvas.addEventListener("click", event => choose(nearest(canvas, k, event))));
     number.addEventListener("change", () => {
-      const i = col.node.indexOf(Number(number.value));
+      const own = map.names?.ids ? map.names.ids.indexOf(number.value) : -1;
+      const i = own >= 0 ? own : col.node.indexOf(Number(number.value));
       if (i >= 0) choose(i); else holder.textContent = `Node ${number.value} is not among the ${map.nodes} nodes shown.`;
     });
     colour.addEventListener("change", redraw);

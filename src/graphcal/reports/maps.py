@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcal.graphs import structure
+from graphcal.graphs import class_name, node_name, structure
 
 Array = NDArray[Any]
 MOST_NODES, MOST_BYTES, NEIGHBOURS = 20_000, 400_000, 4
 NONE = 65535  # no neighbour, no label
 FIELDS = ("node", "x0", "y0", "x1", "y1", "conf0", "conf1", "pred0", "pred1", "label", "part", "hops", "degree")
+MOST_NAMES = 100_000  # characters of ids
 WIDE = ("node",)  # four bytes; the others have two
 
 
@@ -105,8 +106,16 @@ def node_map(before: Tensor, after: Tensor, graph: Data, most: int = MOST_NODES)
         "of": len(before),
         "classes": classes,
         "neighbours": NEIGHBOURS,
+        "names": names_shown(graph, nodes, classes),
         "data": base64.b64encode(data).decode(),
     }
+
+
+def names_shown(graph: Data, nodes: Array, classes: int) -> dict[str, list[str]]:
+    """Ids of the nodes, where the graph has its own and they are not too long for the page, and names of the classes."""
+    names = {"classes": [class_name(graph, c) for c in range(classes)]}
+    ids = [node_name(graph, int(node)) for node in nodes] if graph.get("node_ids") is not None else []
+    return names | ({"ids": ids} if ids and sum(map(len, ids)) <= MOST_NAMES else {})
 
 
 def unpacked(record: dict[str, Any]) -> dict[str, Array]:

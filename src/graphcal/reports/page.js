@@ -132,7 +132,7 @@
     body.replaceChildren(...nodes.map(n => {
       const tr = document.createElement("tr");
       const put = (text, value) => { const td = document.createElement("td"); td.textContent = text; if (value !== undefined) { td.dataset.value = value; td.className = "number"; } tr.appendChild(td); return td; };
-      put(n.node, n.node).className = "";
+      put(n.id ?? n.node, n.node).className = "";
       put(pct(n.before), n.before);
       put(pct(n.after), n.after);
       const svg = document.createElementNS(NS, "svg"), x = v => 4 + 112 * v;

@@ -14,13 +14,13 @@ reading    `read_table`: all of the above in one call
 arrays     scores in memory: NumPy, torch, pandas, Arrow
 calibration  `gc.calibrate`, and a table of files calibrated
 estimator  `CalibratedScores`, for scikit-learn
-columnar   calibrated blocks (C, n)
+columnar, stacked_blocks  calibrated blocks (C, n)
 scorer     one function, RecordBatch -> RecordBatch
 profiles   what predictions are like; drift
-contexts   what a graph-aware calibration reads off the edges
+contexts   what a graph-aware calibration reads off the edges, for a table of any size
+edge_files, row_numbers, edge_blocks, disk_columns, disk_contexts  its parts: ids, row numbers, blocks of edges, matrices, facts
 jobs       a table cut into files to write
 execution  threads, processes, Ray
 scoring    `score`: all of that for a table of any size
-exporting  `gc.export`
-writing    Parquet files, whole or not at all
+exporting  `gc.export`; Parquet files, whole or not at all
 """

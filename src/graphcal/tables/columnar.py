@@ -4,6 +4,7 @@ The common calibrations are written out for such blocks in NumPy, where a softma
 
     Identity, Temperature, ScaleAndShift    z' = a z + b, per class
     CentroidPull (SCAR)                     z' = z + w (t - z), or s z + w t; w capped where the prediction would change
+    GraphScaled                             see `graphcal.tables.stacked_blocks`
 
 Everything else goes through `Calibration.from_context`. Both give the same to 1e-6 (tested).
 """
@@ -18,12 +19,15 @@ import torch
 from numpy.typing import NDArray
 
 from graphcal.core import Calibration
+from graphcal.methods.graph_scaling import GraphScaled
 from graphcal.methods.none import Identity
 from graphcal.methods.scar import NEAR, TRAINING, CentroidPull
 from graphcal.methods.temperature import Temperature
 from graphcal.methods.vector_scaling import ScaleAndShift
+from graphcal.tables.stacked_blocks import StackedBlocks
 
 BLOCK = 1 << 13  # rows whose columns stay in the processor's cache
+STACKED_BLOCK = 1 << 11  # the same, of several members
 
 Array = NDArray[Any]
 Columns = Sequence[Array] | Array  # C columns (n,)
@@ -34,6 +38,14 @@ def calibrated_block(calibration: Calibration, logits: Columns, context: Array |
     n = len(logits[0])
     probs, pred = np.empty((len(logits), n), dtype=np.float32), np.empty(n, dtype=np.int16)
     affine, scar = affine_of(calibration, len(logits)), calibration if isinstance(calibration, CentroidPull) else None
+    if isinstance(calibration, GraphScaled) and (context is not None or not calibration.graph):
+        stacked = StackedBlocks(calibration)
+        for at in range(0, n, STACKED_BLOCK):
+            rows = slice(at, at + STACKED_BLOCK)
+            z = np.stack([column[rows] for column in logits])
+            stacked(z, None if context is None else context[rows], probs[:, rows])
+            pred[rows] = z.argmax(0) if stacked.keep else probs[:, rows].argmax(0)
+        return probs, pred
     if affine is None and scar is None:
         return by_rows(calibration, logits, context, probs, pred)
     for at in range(0, n, BLOCK):
@@ -44,11 +56,12 @@ def calibrated_block(calibration: Calibration, logits: Columns, context: Array |
                 np.multiply(block[c], scale, out=out[c])
                 if shift:
                     out[c] += shift
-            pred[rows] = winners(out)
+            pred[rows], top = winners(out)
+            normalise(out, top)
         elif scar is not None:
-            pred[rows] = winners(block)
+            pred[rows] = winners(block)[0]
             pull_block(scar, block, pred[rows], None if context is None else context[rows, 0], out)
-        normalise(out)
+            normalise(out, out.max(0))
     return probs, pred
 
 
@@ -63,20 +76,20 @@ def affine_of(calibration: Calibration, classes: int) -> tuple[list[Any], list[A
     return None
 
 
-def normalise(z: Array) -> None:
-    """Softmax along the first axis, in place."""
-    z -= z.max(0)
+def normalise(z: Array, top: Array) -> None:
+    """Softmax along the first axis, in place; ``top`` (n,) is the largest of each column."""
+    z -= top
     np.exp(z, out=z)
     z *= np.reciprocal(z.sum(0))
 
 
-def winners(columns: Columns) -> Array:
-    """The class of the highest score, the first where several are."""  # (n,)
+def winners(columns: Columns) -> tuple[Array, Array]:
+    """The class of the highest score, the first where several are, and that score, (n,) each."""
     best, found = columns[0].copy(), np.zeros(len(columns[0]), dtype=np.int16)
     for c in range(1, len(columns)):
         np.maximum(found, (columns[c] > best) * np.int16(c), out=found)
         np.maximum(best, columns[c], out=best)
-    return found
+    return found, best
 
 
 def pull_block(scar: CentroidPull, z: Columns, pred: Array, side: Array | None, out: Array) -> None:
@@ -98,7 +111,7 @@ def pull_block(scar: CentroidPull, z: Columns, pred: Array, side: Array | None, 
             cap = room.min(0) * np.float32(1 - 1e-3)
             w = np.where(np.abs(w) > cap, np.sign(w) * cap, w)
     np.add(base, w * direction, out=out)
-    lost_rows = (winners(out) != pred) if scar.guarded else np.zeros(len(pred), dtype=bool)
+    lost_rows = (winners(out)[0] != pred) if scar.guarded else np.zeros(len(pred), dtype=bool)
     if side is not None:
         lost_rows |= side == TRAINING
     out[:, lost_rows] = block[:, lost_rows]

@@ -1,98 +1,238 @@
-"""What a graph-aware calibration reads off the graph around every row, computed once for a whole table.
+"""What a graph-aware calibration reads off the graph around every row, computed once for a whole table of any size.
 
-Ids become row numbers by Arrow's hash tables, edges a sparse matrix: no loop over edges, no edge list in Python. The whole graph
-is in memory for this step: logits (N, C) in single precision, both ends of E edges as 64 bit numbers. The result (N, K) lies in
-a file that workers map.
+    predictions -> logits (C, N) and ids in files      ids at the ends of edges -> row numbers -> blocks of edges in files
+    both -> context (N, K) in a file, of which a job of scoring reads its rows
+
+Nothing in memory grows with the table or with the edges: see `edge_blocks`, `row_numbers`, `disk_contexts`. A calibration of
+another package, or one that reads labels of neighbours, computes its context on the whole graph in memory.
+
+Everything lies in a hidden folder of the output. When a killed command is given again, a context that was finished is used; what
+was not is made anew. The folder goes when all is done, and when anything is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from torch_geometric.data import Data
 
-from graphcal.core import Outputs
-from graphcal.files import atomic_file
-from graphcal.tables.joining import edge_rows, match_ids, plain_ids
+from graphcal.core import Calibration, Outputs
+from graphcal.files import write_atomically
+from graphcal.tables.disk_columns import DiskColumns, DiskRows
+from graphcal.tables.disk_contexts import ROWS, Context, DiskGraph, context_on_disk, is_known_on_disk
+from graphcal.tables.edge_blocks import write_blocks
+from graphcal.tables.edge_files import ENDS, about_how_many, edge_batches
+from graphcal.tables.jobs import digest, fingerprint
+from graphcal.tables.joining import plain_ids, refuse_duplicates
 from graphcal.tables.layouts import roles_of
+from graphcal.tables.row_numbers import RowNumbers
 from graphcal.tables.scorer import Scorer
-from graphcal.tables.shards import read_shard, shards_of
+from graphcal.tables.shards import BATCH, read_shard, rows_of, shards_of
 from graphcal.tables.sources import Source
 
-
-def read_edges(path: str | Path, ids: pa.Array, columns: Mapping[str, str] | None = None) -> torch.Tensor:
-    """(2, E) the edges of a table of source and target ids, as rows of ``ids``."""
-    ends: dict[str, list[pa.Array]] = {"source": [], "target": []}
-    for shard in shards_of(path):
-        table = read_shard(shard)
-        roles = roles_of(table.column_names, columns or {}, shard)
-        for role, found in ends.items():
-            if role not in roles:
-                raise ValueError(
-                    f"{shard}: no column for the {role} of an edge; the columns are {', '.join(table.column_names)}. Name yours: "
-                    f"--columns {role}=NAME"
-                )
-            found.append(plain_ids(table[roles[role]], shard, roles[role]))
-    source, target = (pa.concat_arrays(_one_type(found)) for found in ends.values())
-    return torch.from_numpy(edge_rows(source, target, ids, path))
+Progress = Callable[[str, int, int], None] | None
+PREFIX = ".graph-"  # of the hidden folder
 
 
-def _one_type(arrays: list[pa.Array]) -> list[pa.Array]:
-    return arrays if len({a.type for a in arrays}) == 1 else [a.cast(pa.string()) for a in arrays]
+@dataclass(frozen=True)
+class GraphFiles:
+    """What there is to read, and how."""
+
+    scorer: Scorer
+    source: Source
+    edges: Path
+    train_ids: Path | None
+    columns: Mapping[str, str]
+
+    @property
+    def is_long(self) -> bool:
+        return self.scorer.layout.form == "long"
+
+    @property
+    def id(self) -> str:
+        name = self.scorer.layout.roles.get("id")
+        if name is None:
+            raise ValueError("edges name nodes by id: the predictions need a column of ids")
+        return name
+
+    def made_from(self, key: str) -> str:
+        tables = [*self.source.shards, *shards_of(self.edges), *(shards_of(self.train_ids) if self.train_ids else ())]
+        return digest(key, *(fingerprint(path) for path in tables))
+
+    def batches(self, shard: Path) -> Iterator[pa.RecordBatch]:
+        return self.source.batches(shard, None, 1 << 62 if self.is_long else BATCH)
+
+    def ids_of(self, batch: pa.RecordBatch, shard: Path) -> pa.Array:
+        """One per prediction."""
+        ids = plain_ids(batch[self.id], shard, self.id)
+        return pc.unique(ids) if self.is_long else ids
+
+    def rows(self, shard: Path) -> int:
+        """How many predictions a shard has."""
+        if not self.is_long:
+            return rows_of(shard)
+        return sum(len(self.ids_of(batch, shard)) for batch in self.batches(shard))
 
 
-def read_ids(path: str | Path, ids: pa.Array) -> torch.Tensor:
-    """(N,) bool: the rows whose id is in a table of ids."""
-    tables = [read_shard(shard) for shard in shards_of(path)]
-    table = pa.concat_tables(tables, promote_options="permissive")
-    name = roles_of(table.column_names, {}, path).get("id", table.column_names[0])
-    others = plain_ids(table[name], path, name)
-    found = match_ids(ids, others, path)
-    if found.unknown:
-        raise ValueError(f"{path}: {found.unknown:,} ids have no prediction (first: {found.example!r})")
-    return torch.from_numpy(found.rows >= 0)
+@dataclass(frozen=True)
+class TableContext:
+    """The context of all rows, in a file; ``starts`` is the first row of every shard."""
+
+    rows: DiskRows
+    starts: Mapping[str, int]
+    digest: str
+
+    def read(self, first_row: int, count: int) -> np.ndarray:
+        return self.rows.read(first_row, count)  # (n, K)
 
 
+@contextmanager
 def edges_context(
-    scorer: Scorer,
-    files: Source,
-    edges: str | Path | None,
-    train_ids: str | Path | None,
-    out: Path,
-    columns: Mapping[str, str],
-    key: str,
-) -> tuple[Path, str]:
-    """A file with the context (N, K) of all rows, and the key of what it was made from."""
-    if edges is None:
+    files: GraphFiles, out: Path, key: str, workers: int, progress: Progress = None
+) -> Iterator[TableContext]:
+    """The context of all rows of a table, in a folder that is there as long as it is used."""
+    calibration = files.scorer.calibration
+    if type(calibration).from_context is Calibration.from_context:
         raise ValueError(
-            f"the calibration reads the graph around every node ({type(scorer.calibration).__name__}): give its edges with "
-            "--edges, a table of source and target ids"
+            f"{type(calibration).__name__} needs the whole graph at once and cannot score a table in parts: calibrate the table "
+            "itself (graphcal calibrate), or choose graph-scaling, scar or rbs"
         )
-    name = scorer.layout.roles.get("id")
-    if name is None or scorer.layout.form == "long":
-        raise ValueError("edges name nodes by id: the predictions need a column of ids, one row per node")
-    ids, blocks = [], []
-    for shard in files.shards:
-        for batch in files.batches(shard):
-            ids.append(plain_ids(batch[name], shard, name))
-            blocks.append(np.stack(list(scorer.logits(batch, shard, 0)), axis=1).astype(np.float32))
-    all_ids, logits = pa.concat_arrays(_one_type(ids)), torch.from_numpy(np.concatenate(blocks))
-    graph = Data(edge_index=read_edges(edges, all_ids, columns), num_nodes=len(logits))
-    if train_ids is not None:
-        graph.train_mask = read_ids(train_ids, all_ids)
+    made_from = files.made_from(key)
+    folder = out / f"{PREFIX}{made_from[:16]}"
+    known = finished_context(folder, made_from)
+    remove_leftovers(out, folder if known else None)
+    try:
+        try:
+            context = known or make_context(files, folder, made_from, workers, progress)
+        except OSError as fault:
+            raise ValueError(f"cannot write {folder}: {fault.strerror or fault}") from None
+        yield context
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def finished_context(folder: Path, made_from: str) -> TableContext | None:
+    """The context that a killed command left, where it is whole."""
+    path = folder / "context.json"
+    if not path.exists():
+        return None
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if found["made_from"] != made_from:
+        return None
+    return TableContext(DiskRows(folder / "context", found["width"]), found["starts"], found["digest"])
+
+
+def remove_leftovers(out: Path, but: Path | None) -> None:
+    """Folders of killed commands; not those of one that is running."""
+    for folder in out.glob(f"{PREFIX}*") if out.is_dir() else ():
+        owner = folder / "process"
+        running = (
+            owner.exists() and Path(f"/proc/{owner.read_text()}").exists() and owner.read_text() != str(os.getpid())
+        )
+        if running:
+            raise ValueError(f"another process ({owner.read_text()}) is scoring into {out}")
+        if folder != but:
+            shutil.rmtree(folder)
+
+
+def make_context(files: GraphFiles, folder: Path, made_from: str, workers: int, progress: Progress) -> TableContext:
+    folder.mkdir(parents=True)
+    (folder / "process").write_text(str(os.getpid()))
+    logits, numbers, starts = spooled(files, folder, workers, progress)
+    numbers.refuse_duplicates()
+    ends = ((s, t) for s, t in numbers.of(edge_batches(files.edges, files.columns), len(ENDS), files.edges))
+    train = None if files.train_ids is None else training_set(files.train_ids, numbers, folder)
+    calibration = files.scorer.calibration
     with torch.no_grad():
-        context = scorer.calibration.context(Outputs(logits, graph)).numpy()
-    path = out / ".context.npy"
-    with atomic_file(path) as file:
-        np.save(file, np.ascontiguousarray(context))
-    return path, f"{key} {hash_of(context)}"
+        if is_known_on_disk(calibration):
+            blocks = write_blocks(folder / "edges", numbers.rows, ends, about_how_many(files.edges), progress)
+            width, rows = context_on_disk(calibration, DiskGraph(logits, blocks, train, folder, workers, progress))
+        else:
+            width, rows = context_in_memory(calibration, logits, list(ends), train)
+        total = write_context(folder / "context", numbers.rows, rows, progress)
+    for path in folder.iterdir():  # but the context itself
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name not in ("context", "process"):
+            path.unlink()
+    found = {"made_from": made_from, "width": width, "starts": starts, "digest": total}
+    write_atomically(folder / "context.json", json.dumps(found))
+    return TableContext(DiskRows(folder / "context", width), starts, total)
 
 
-def hash_of(values: np.ndarray) -> str:
-    import hashlib
+def spooled(
+    files: GraphFiles, folder: Path, workers: int, progress: Progress
+) -> tuple[DiskColumns, RowNumbers, dict[str, int]]:
+    """Logits (C, N) and ids of all predictions in files, and the first row of every shard."""
+    counts = {shard: files.rows(shard) for shard in files.source.shards}
+    ends = np.cumsum([0, *counts.values()]).tolist()
+    logits = DiskColumns.make(folder / "logits", len(files.scorer.classes), ends[-1])
+    numbers = RowNumbers(folder, workers)
+    for k, shard in enumerate(files.source.shards):
+        if progress:
+            progress("reading predictions", k, len(counts))
+        first = 0
+        for batch in files.batches(shard):
+            block = np.stack(list(files.scorer.logits(batch, shard, first)))
+            logits.write(numbers.rows, block)
+            numbers.add(files.ids_of(batch, shard))
+            first += batch.num_rows
+    return logits, numbers, {str(shard): start for shard, start in zip(counts, ends)}
 
-    return hashlib.sha256(np.ascontiguousarray(values).data).hexdigest()
+
+def training_set(path: Path, numbers: RowNumbers, folder: Path) -> DiskColumns:
+    """(1, N) 1 at the rows whose id is in a table of ids."""
+    table = pa.concat_tables([read_shard(shard) for shard in shards_of(path)], promote_options="permissive")
+    name = roles_of(table.column_names, {}, path).get("id", table.column_names[0])
+    ids = plain_ids(table[name], path, name)
+    refuse_duplicates(ids, path)
+    out = DiskColumns.make(folder / "train", 1, numbers.rows, "uint8")
+    with open(out.path, "r+b") as file:
+        for (rows,) in numbers.of([[ids]], 1, path, refuse_strange_ids):
+            for row in np.sort(rows).tolist():
+                file.seek(row)
+                file.write(b"\x01")
+    return out
+
+
+def refuse_strange_ids(where: str | Path, ids: int, different: int, example: object) -> NoReturn:
+    raise ValueError(f"{where}: {ids:,} ids have no prediction (first: {example!r})")
+
+
+def context_in_memory(
+    calibration: Calibration, logits: DiskColumns, ends: list[tuple[np.ndarray, np.ndarray]], train: DiskColumns | None
+) -> Context:
+    """By the calibration's own function, on the whole graph."""
+    edges = np.concatenate([np.stack(pair) for pair in ends], 1) if ends else np.empty((2, 0), np.int64)
+    everything = slice(0, logits.num_rows)
+    graph = Data(edge_index=torch.from_numpy(edges), num_nodes=logits.num_rows)
+    if train is not None:
+        graph.train_mask = torch.from_numpy(train.read(everything)[0] != 0)
+    outputs = Outputs(torch.from_numpy(np.ascontiguousarray(logits.read(everything).T)), graph)
+    context = calibration.context(outputs)
+    return context.shape[1], lambda rows: context[rows]
+
+
+def write_context(path: Path, count: int, rows_of: Callable[[slice], torch.Tensor], progress: Progress) -> str:
+    """The context of all rows into a file; gives the digest of its bytes."""
+    total = hashlib.sha256()
+    with open(path, "wb") as file:
+        for at in range(0, count, ROWS):
+            if progress:
+                progress("reading neighbourhoods", at, count)
+            rows = rows_of(slice(at, min(at + ROWS, count))).float().contiguous().numpy()
+            total.update(rows.data)
+            rows.tofile(file)
+    return total.hexdigest()

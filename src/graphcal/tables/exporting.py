@@ -28,10 +28,13 @@ from graphcal.tables.scorer import calibrated_columns, with_columns
 
 
 def parquet_writer(path: str, schema: pa.Schema) -> pq.ParquetWriter:
-    """Float columns without dictionaries and statistics: neither tells anything of probabilities."""
-    plain = [field.name for field in schema if pa.types.is_floating(field.type) or pa.types.is_list(field.type)]
-    tabled = [field.name for field in schema if field.name not in plain]
-    return pq.ParquetWriter(path, schema, use_dictionary=tabled or False, write_statistics=tabled or False)
+    """Probabilities without dictionaries and statistics, which tell nothing of them; whole numbers, ids mostly, without
+    dictionaries, which would cost as much as all else that is written. Text and predicted classes repeat: they have them."""
+    scores = [field.name for field in schema if pa.types.is_floating(field.type) or pa.types.is_list(field.type)]
+    others = [field for field in schema if field.name not in scores]
+    repeated = [f.name for f in others if not pa.types.is_integer(f.type) or f.name == "calibrated_prediction"]
+    told = [field.name for field in others]
+    return pq.ParquetWriter(path, schema, use_dictionary=repeated or False, write_statistics=told or False)
 
 
 def write_table(path: Path, tables: Iterable[pa.Table | pa.RecordBatch]) -> Path:
@@ -111,7 +114,8 @@ def calibrated_table(out: Outputs, log_probs: Tensor) -> pa.Table:
     probs = np.ascontiguousarray(log_probs.exp().float().cpu().numpy().T)
     table = predictions_of(out)
     layout = TableLayout("wide", "logits", tuple(f"logit_{name}" for name in names))
-    return with_columns(table, calibrated_columns(table, layout, names, probs, probs.argmax(0).astype(np.int16)))
+    pred = probs.argmax(0).astype(np.int16)
+    return with_columns(table, calibrated_columns(table, layout, names, probs, pred, probs.max(0)))
 
 
 def remember_classes(calibration: Calibration, classes: tuple[str, ...]) -> None:

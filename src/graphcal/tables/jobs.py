@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from graphcal.tables.kinds import SAMPLE
 from graphcal.tables.shards import FORMATS, naming, rows_of
 from graphcal.tables.sources import Source
 
@@ -70,7 +71,7 @@ def row_group_cuts(shard: Path) -> Iterator[tuple[range, int, int]]:
 
 def first_batch(files: Source, jobs: Sequence[ScoreJob]) -> pa.RecordBatch:
     for job in jobs:
-        for batch in files.batches(job.shard, job.row_groups):
+        for batch in files.batches(job.shard, job.row_groups, SAMPLE):
             if batch.num_rows:
                 return batch
     raise ValueError(f"{files.shards[0]}: the table has no rows")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+ARROW = " -> "  # between the ends of an edge, in its id
 
 
 def plain_ids(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str) -> pa.Array:
@@ -29,6 +33,22 @@ def plain_ids(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str) 
         raise ValueError(
             f"{where}: the ids in column {name!r} must be whole numbers or text; got {column.type}"
         ) from None
+
+
+def row_ids(table: pa.Table | pa.RecordBatch, roles: Mapping[str, str], where: str | Path) -> pa.Array | None:
+    """What the rows of a table are called: its ids; where it has none but source and target, as predictions of edges have, the
+    pair of them, as text; None where it has neither."""
+    if "id" in roles:
+        return plain_ids(table[roles["id"]], where, roles["id"])
+    if is_of_edges(roles):
+        ends = (plain_ids(table[roles[end]], where, roles[end]).cast(pa.string()) for end in ("source", "target"))
+        return pc.binary_join_element_wise(*ends, ARROW)
+    return None
+
+
+def is_of_edges(roles: Mapping[str, str]) -> bool:
+    """Whether the rows of a table are edges."""
+    return "id" not in roles and {"source", "target"} <= set(roles)
 
 
 def same_type(a: pa.Array, b: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -68,6 +88,10 @@ def refuse_duplicates(ids: pa.Array, where: str | Path) -> None:
         return
     counts = pc.value_counts(ids)
     example = counts.filter(pc.greater(counts.field("counts"), 1))[0]["values"].as_py()
+    refuse_repeats(where, again, example)
+
+
+def refuse_repeats(where: str | Path, again: int, example: object) -> NoReturn:
     raise ValueError(f"{where}: {again:,} rows repeat an id (first: {example!r}); an id must be there once")
 
 
@@ -80,10 +104,14 @@ def edge_rows(source: pa.Array, target: pa.Array, ids: pa.Array, where: str | Pa
         rows = pc.index_in(wanted, value_set=known)
         if rows.null_count:
             strange = pc.unique(wanted.filter(rows.is_null()))
-            raise ValueError(
-                f"{where}: {rows.null_count:,} ends of edges name {len(strange):,} nodes without a prediction (first: "
-                f"{strange[0].as_py()!r}). A neighbourhood that is cut off misleads a graph-aware calibration: predict all nodes "
-                "(GraphStorm: infer_all_target_nodes), or leave the edges to such nodes out of the file on purpose"
-            )
+            refuse_unknown_ends(where, rows.null_count, len(strange), strange[0].as_py())
         ends.append(rows.to_numpy(zero_copy_only=False).astype(np.int64))
     return np.stack(ends)
+
+
+def refuse_unknown_ends(where: str | Path, ends: int, nodes: int, example: object) -> NoReturn:
+    raise ValueError(
+        f"{where}: {ends:,} ends of edges name {nodes:,} nodes without a prediction (first: {example!r}). A neighbourhood that "
+        "is cut off misleads a graph-aware calibration: predict all nodes (GraphStorm: infer_all_target_nodes), or leave the "
+        "edges to such nodes out of the file on purpose"
+    )

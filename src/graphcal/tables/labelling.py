@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from graphcal.tables.classes import Classes, class_numbers
-from graphcal.tables.joining import match_ids, plain_ids
+from graphcal.tables.joining import match_ids, row_ids
 from graphcal.tables.layouts import TableLayout, roles_of
 from graphcal.tables.shards import read_shard, shards_of
 from graphcal.tables.splits import RowSplit, from_file, from_words, placed
@@ -38,7 +38,8 @@ def joined_labels(
     """Labels and split from a file of their own, and what did not fit."""
     table = table_of(path)
     roles = roles_of(table.column_names, columns, path)
-    if "label" not in roles or ("id" not in roles) == has_ids:
+    others = row_ids(table, roles, path)
+    if "label" not in roles or (others is None) == has_ids:
         lacking = "label" if "label" not in roles else "id"
         raise ValueError(
             f"{path}: no column for the {lacking}; the columns are {', '.join(table.column_names)}. Name yours: --columns "
@@ -54,7 +55,7 @@ def joined_labels(
                 f"{path}: {len(labels)} labels for {len(ids)} rows of predictions, and no ids to join them by"
             )
         return labels, parts, []
-    found = match_ids(ids, plain_ids(table[roles["id"]], path, roles["id"]), path)
+    found = match_ids(ids, others, path)
     y = np.where(found.rows >= 0, labels[found.rows], -1)
     notes = [f"{found.missing:,} of {len(ids):,} rows have no label in {path.name}"] if found.missing else []
     if found.unknown:
@@ -79,10 +80,8 @@ def chosen_split(
         if str(split) in table.column_names:
             roles = roles_of(table.column_names, columns, labels)
             found = from_words(table[str(split)], labels, str(split))
-            if "id" not in roles:
-                return found, []
-            others = plain_ids(table[roles["id"]], labels, roles["id"])
-            return placed(found, match_ids(ids, others, labels).rows), []
+            others = row_ids(table, roles, labels)
+            return found if others is None else placed(found, match_ids(ids, others, labels).rows), []
     if Path(split).exists():
         return from_file(Path(split), ids, np.full(len(ids), -1) if y is None else y)
     raise ValueError(f"--split {split}: neither a column ({', '.join(rows.column_names)}) nor a file of ids")

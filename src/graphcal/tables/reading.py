@@ -19,7 +19,7 @@ from torch import Tensor
 
 from graphcal.tables.blocks import scores_of
 from graphcal.tables.classes import Classes, class_numbers, declared
-from graphcal.tables.joining import duplicates, plain_ids
+from graphcal.tables.joining import duplicates, row_ids
 from graphcal.tables.kinds import Kind, kind_of
 from graphcal.tables.labelling import chosen_split, joined_labels, label_names, labels_and_split
 from graphcal.tables.layouts import TableLayout, find_layout, is_list
@@ -34,7 +34,7 @@ TIE = 1e-6  # two scores nearer than this are a tie, and a prediction may be eit
 class PredictionTable:
     """Predictions with what is known of them. Row k of every field is row k of the files."""
 
-    ids: pa.Array  # (N,) int64 or text; row numbers where the table has none
+    ids: pa.Array  # (N,) int64 or text; of edges both ends, "a -> b"; row numbers where the table has none
     logits: Tensor  # (N, C) probabilities and log-probabilities as log p
     y: Tensor | None  # (N,) class numbers, -1 where there is no label
     classes: tuple[str, ...]
@@ -190,10 +190,8 @@ def class_order(count: int, layout: TableLayout, names: tuple[str, ...] | None, 
 
 
 def ids_of(rows: pa.Table, layout: TableLayout, where: str | Path) -> tuple[pa.Array, bool]:
-    name = layout.roles.get("id")
-    if name is None:
-        return pa.array(np.arange(rows.num_rows)), False
-    return plain_ids(rows[name], where, name), True
+    found = row_ids(rows, layout.roles, where)
+    return (pa.array(np.arange(rows.num_rows)), False) if found is None else (found, True)
 
 
 def check_predictions(

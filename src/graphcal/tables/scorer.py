@@ -12,7 +12,7 @@ Data's ``map_batches(batch_format="pyarrow")``, and ``Scorer.map`` that of Spark
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -57,14 +57,23 @@ class Scorer:
         return self(pa.RecordBatch.from_pylist([], schema=schema)).schema
 
     def profiled(
-        self, batch: Batch, context: Array | None = None, where: str | Path = "the batch", first_row: int = 0
+        self,
+        batch: Batch,
+        context: Array | Callable[[int], Array] | None = None,
+        where: str | Path = "the batch",
+        first_row: int = 0,
     ) -> tuple[Batch, Profile]:
-        """The same, and what its rows are like, for a comparison with those of the fit."""
+        """The same, and what its rows are like, for a comparison with those of the fit.
+
+        A ``context`` that is a function is asked for the rows of as many predictions as the batch has.
+        """
         logits = self.logits(batch, where, first_row)
-        probs, pred = calibrated_block(self.calibration, logits, context)
-        added = calibrated_columns(batch, self.layout, self.classes, probs, pred, where)
+        known = context(len(logits[0])) if callable(context) else context
+        probs, pred = calibrated_block(self.calibration, logits, known)
+        conf = probs.max(0) if len(pred) else np.empty(0, np.float32)
+        added = calibrated_columns(batch, self.layout, self.classes, probs, pred, conf, where)
         made = with_columns(batch, added, () if self.keep_scores else self.layout.scores)
-        return made, Profile.of(probs.max(0) if len(pred) else np.empty(0, np.float32), pred, len(self.classes))
+        return made, Profile.of(conf, pred, len(self.classes))
 
     def logits(self, batch: pa.RecordBatch | pa.Table, where: str | Path, first_row: int) -> Any:
         """C columns (n,) of logits."""
@@ -89,10 +98,10 @@ def calibrated_columns(
     classes: tuple[str, ...],
     probs: Array,
     pred: Array,
+    conf: Array,
     where: str | Path = "the batch",
 ) -> dict[str, pa.Array]:
-    """The columns that are added to a batch for its calibrated probabilities (C, n) and winners (n,)."""
-    conf = probs.max(0) if len(pred) else np.empty(0, np.float32)
+    """The columns that are added to a batch for its calibrated probabilities (C, n), winners (n,) and confidences (n,)."""
     if layout.form == "long":
         row, label = long_codes(batch, layout, Classes(classes, declared=True), where)
         return {"calibrated_prob": pa.array(probs[label, row])}

@@ -11,7 +11,9 @@ are the same as if nothing had happened. Memory is a few batches per worker.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +23,7 @@ import numpy as np
 
 from graphcal.files import atomic_file, check_writable, write_atomically
 from graphcal.persist import restore
-from graphcal.tables.contexts import edges_context
+from graphcal.tables.contexts import GraphFiles, Progress, TableContext, edges_context
 from graphcal.tables.execution import run_jobs
 from graphcal.tables.exporting import parquet_writer
 from graphcal.tables.jobs import ScoreJob, digest, fingerprint, finished, first_batch, jobs_of, remove_partials
@@ -44,7 +46,7 @@ def score(
     engine: str = "local",
     workers: int = 0,
     address: str | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress = None,
 ) -> dict[str, Any]:
     """Write calibrated predictions of every shard to the folder ``out``; gives what score.json holds."""
     calibration, files, out = restore(calibrator), source_of(predictions, source), Path(out)
@@ -61,20 +63,47 @@ def score(
         jobs = jobs_of(files, out, whole=True)
     key = digest(Path(calibrator).read_bytes(), repr((scorer.layout, scorer.kind, scorer.classes, keep_scores)))
     remove_partials(out)
-    context = None
-    if calibration.reads_graph:
-        context, key = edges_context(scorer, files, edges, train_ids, out, given, key)
-    work = partial(score_job, scorer, files, context, key)
     found: list[dict[str, Any]] = []
-    for result in run_jobs(work, jobs, engine, workers, address):
-        found.append(result)
-        if progress:
-            progress("scoring", len(found), len(jobs))
+    with context_of(
+        scorer, files, edges, train_ids, given, out, key, workers or os.cpu_count() or 1, progress
+    ) as context:
+        if context is not None:
+            key = f"{key} {context.digest}"
+        if (
+            context is not None and scorer.layout.form == "long"
+        ):  # rows of the context are predictions, not rows of the file
+            jobs = [replace(job, first_row=context.starts[str(job.shard)]) for job in jobs]
+        work = partial(score_job, scorer, files, context, key)
+        for result in run_jobs(work, jobs, engine, workers, address):
+            found.append(result)
+            if progress:
+                progress("scoring", len(found), len(jobs))
     summary = summarised(calibration.fitted_on.get("table") or {}, found, len(scorer.classes))
     write_atomically(out / "score.json", json.dumps(summary, indent=1) + "\n")
-    if context is not None:
-        context.unlink(missing_ok=True)
     return summary
+
+
+def context_of(
+    scorer: Scorer,
+    files: Source,
+    edges: str | Path | None,
+    train_ids: str | Path | None,
+    columns: Mapping[str, str],
+    out: Path,
+    key: str,
+    workers: int,
+    progress: Progress,
+) -> AbstractContextManager[TableContext | None]:
+    """What the calibration reads off the edges; nothing where it reads none."""
+    if not scorer.calibration.reads_graph:
+        return nullcontext()
+    if edges is None:
+        raise ValueError(
+            f"the calibration reads the graph around every node ({type(scorer.calibration).__name__}): give its edges with "
+            "--edges, a table of source and target ids"
+        )
+    graph = GraphFiles(scorer, files, Path(edges), None if train_ids is None else Path(train_ids), columns)
+    return edges_context(graph, out, key, workers, progress)
 
 
 def summarised(known: Mapping[str, Any], found: Sequence[Mapping[str, Any]], classes: int) -> dict[str, Any]:
@@ -93,20 +122,18 @@ def summarised(known: Mapping[str, Any], found: Sequence[Mapping[str, Any]], cla
     return summary
 
 
-def score_job(scorer: Scorer, files: Source, context: Path | None, key: str, job: ScoreJob) -> dict[str, Any]:
+def score_job(scorer: Scorer, files: Source, context: TableContext | None, key: str, job: ScoreJob) -> dict[str, Any]:
     """Write one file, or keep it where it is whole and was made from the same."""
     made_from = digest(key, job.shard.name, repr(job.row_groups), fingerprint(job.shard))
     done = finished(job.out, made_from)
     if done is not None:
         return {**done, "kept": 1}
-    facts = None if context is None else np.load(context, mmap_mode="r")
     profile, rows, writer = Profile(np.zeros(20, int), np.zeros(len(scorer.classes), int)), 0, None
     whole = BATCH if scorer.layout.form != "long" else 1 << 62
     try:
         with atomic_file(job.out) as file:
             for batch in files.batches(job.shard, job.row_groups, whole):
-                at = slice(job.first_row + rows, job.first_row + rows + batch.num_rows)
-                nearby = None if facts is None else np.asarray(facts[at])
+                nearby = None if context is None else partial(context.read, job.first_row + rows)
                 scored, seen = scorer.profiled(batch, nearby, job.shard, job.groups_first_row + rows)
                 writer = writer or parquet_writer(file.name, scored.schema)
                 writer.write_batch(scored)

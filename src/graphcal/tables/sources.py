@@ -2,6 +2,7 @@
 
     graphstorm   <ntype>/pred.predict-00000_00000.parquet, also predict-00000_00000.parquet and .csv: `pred` (list), `nid`;
                  raw <ntype>/predict-00000.pt with predict_nids-00000.pt, ids mapped by raw_id_mappings/<ntype>/part-*.parquet
+                 of edges <src>_<rel>_<dst>/..., `pred`, `src_nid`, `dst_nid`: a row's id is the pair
     gigl         `node_id` with `emb`, the logits of its node classification; `pred` is an arg-max and is refused
     neo4j        `nodeId`, `predictedClass`, `predictedProbabilities` in the order of the model's classes: needs --classes
     kumo         `ENTITY`, `CLASS`, `SCORE` (long); `ENTITY` with <class>_PROB, or with `SCORE` (binary)
@@ -91,6 +92,11 @@ def graphstorm(path: Path) -> Source:
 def _graphstorm_raw(path: Path, tensors: list[Path]) -> Source:
     folder = tensors[0].parent
     ids = sorted(file for file in folder.iterdir() if GRAPHSTORM_IDS.fullmatch(file.name))
+    if not ids and any(file.name.startswith("src_nids-") for file in folder.iterdir()):
+        raise ValueError(
+            f"{folder}: raw predictions of edges, both ends in GraphStorm's own numbers; let it map them back (the default of "
+            "its command line, or gs_remap) and give the Parquet files, which hold src_nid and dst_nid"
+        )
     if len(ids) != len(tensors):
         raise ValueError(f"{folder}: {len(tensors)} predict-*.pt, but {len(ids)} predict_nids-*.pt beside them")
     for info in (folder / "result_info.json", folder.parent / "result_info.json"):

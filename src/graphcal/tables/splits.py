@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from graphcal.datasets.graph_tables import encode_split
-from graphcal.tables.joining import match_ids, plain_ids
+from graphcal.tables.joining import is_of_edges, match_ids, row_ids
 from graphcal.tables.layouts import roles_of
 from graphcal.tables.shards import read_shard, shards_of
 
@@ -46,13 +46,12 @@ def from_file(path: Path, ids: pa.Array, y: np.ndarray) -> tuple[RowSplit, list[
     """A table of id and split; or of ids alone: those are fitted on, all other labelled rows measure."""
     table = pa.concat_tables([read_shard(shard) for shard in shards_of(path)])
     roles = roles_of(table.column_names, {}, path)
-    name = roles.get("id", table.column_names[0])
-    others = plain_ids(table[name], path, name)
+    others = row_ids(table, roles if is_of_edges(roles) else {"id": roles.get("id", table.column_names[0])}, path)
     found = match_ids(ids, others, path)
     notes = [f"{path}: {found.unknown:,} ids have no prediction"] if found.unknown else []
     if "split" in roles:
         return placed(from_words(table[roles["split"]], path, roles["split"]), found.rows), notes
-    if table.num_columns > 1:
+    if table.num_columns > (2 if is_of_edges(roles) else 1):
         raise ValueError(
             f"{path}: expected a column 'split', or ids alone; the columns are {', '.join(table.column_names)}"
         )

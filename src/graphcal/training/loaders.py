@@ -93,7 +93,12 @@ class NeighborSampler:
             yield self.batch(input_id, key)
 
     def batch(self, input_id: Tensor, key: int) -> Data:
-        """The batch of the seeds with these places among the input nodes, drawn with ``key``."""
+        """The batch of the seeds with these places among the input nodes, drawn with ``key``.
+
+        >>> import graphcal as gc
+        >>> gc.NeighborSampler(gc.synthetic(500, seed=0)).batch(torch.tensor([7, 3]), key=0).n_id[:2].tolist()
+        [7, 3]
+        """
         drawn = sample(self._neighbours, self.input_nodes[input_id], self.fanouts, key)
         e_id = self._edges[drawn.entries]
         made = self._parts.part(drawn.nodes, torch.stack([drawn.columns, drawn.rows]), e_id)

@@ -99,7 +99,11 @@ class Training:
         return cls().updated(values)
 
     def updated(self, values: Mapping[str, Any]) -> Training:
-        """The same training with ``values``, plain data as in `from_dict`, changed."""
+        """The same training with ``values``, plain data as in `from_dict`, changed.
+
+        >>> Training(epochs=200).updated({"dropout": 0.8}).epochs
+        200
+        """
         names = [f.name for f in fields(self)]
         unknown = [name for name in values if name not in names]
         if unknown:

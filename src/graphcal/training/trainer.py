@@ -36,7 +36,16 @@ Fields = tuple[ReceptiveField, ReceptiveField]  # of a training pass, of a valid
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One trained replica."""
+    """One trained replica: what it said, the model, and how training went.
+
+    >>> import graphcal as gc
+    >>> data = gc.synthetic(500, seed=0)
+    >>> run = gc.train(data, training=gc.Training(epochs=5), seeds=1)[0]
+    >>> run.outputs, run.history.epochs
+    (Outputs(500 nodes, 5 classes, final layer known), 5)
+    >>> run.model(data.x, data.edge_index).shape
+    torch.Size([500, 5])
+    """
 
     seed: int
     outputs: Outputs

@@ -78,6 +78,12 @@ def tune_decay(
 
     ``decays`` are the grid, or the two ends of the bisection (default: down from the training's own decay). ``after`` is a
     calibrator whose result is judged instead of the bare model's; ``generator`` draws its folds.
+
+    >>> import graphcal as gc
+    >>> data = gc.synthetic(500, seed=0)
+    >>> found = gc.tune_decay(data, training=gc.Training(epochs=5), decays=[1e-3, 1e-4], seeds=[0], search="grid")
+    >>> found.base, len(found.curve), found.decay in [point.decay for point in found.curve]
+    (0.0005, 3, True)
     """
     for name, value, choices in (("search", search, SEARCHES), ("criterion", criterion, CRITERIA)):
         if value not in choices:

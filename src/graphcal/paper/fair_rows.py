@@ -1,0 +1,69 @@
+"""Which rows of the paper's tables have the fair columns: finished with every run, or not run, and by what command they are.
+
+A row counts when every column of its preset is there with all runs. `graphcal.paper.answer` writes the grid into the pages that
+have a place for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+from graphcal.bench.document import Grid, cells
+from graphcal.bench.expansion import left_out
+from graphcal.bench.presets import Preset, read_preset
+from graphcal.paper.run_files import RunFiles
+
+# The paper's table, the preset with its fair columns, graphs that cannot be had, the command for all rows, and its hours of one
+# core: from the seconds of the committed tables, for four decays, the published settings and the base model, ten runs each.
+TABLES = (
+    ("table-gcn", "fair", ("corafull",), "graphcal bench fair", "1"),
+    ("table-gat", "", ("corafull",), "graphcal bench table-gat", "3"),
+    ("table-hetero", "", ("arxiv-year",), "graphcal bench table-hetero", "2"),
+    ("table-backbones", "fair-backbones", (), "graphcal bench table-backbones", "7"),
+)
+NOT_THE_PAPERS = {
+    "backbone": ("gat-cagcn",),
+    "dataset": ("chameleon-filtered", "squirrel-filtered"),
+}  # SCAR is not there
+
+
+def places(preset: Preset, without: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
+    """The rows of a table that the paper has too and that can be had."""
+    for values in product(*preset.axes.values()):
+        place = dict(zip(preset.axes, values))
+        ours = any(place.get(axis) in names for axis, names in NOT_THE_PAPERS.items())
+        if place["dataset"] not in without and not ours:
+            yield place
+
+
+def is_complete(runs: RunFiles, preset: Preset, place: Mapping[str, Any]) -> bool:
+    """Every column of the preset has all its runs in this row."""
+    row = tuple((axis, str(place[axis])) for axis in preset.axes)
+    there = {method: len(runs.at(preset.name, row, method, "ece")) for method in runs.methods(preset.name, row)}
+    wanted = [method for method in preset.methods if left_out(preset, place, method) is None]
+    return all(there.get(method) == preset.runs for method in wanted)
+
+
+def name_of(place: Mapping[str, Any]) -> str:
+    """Graph, labels and network, in this order, however the table has them."""
+    return " ".join(str(place[axis]) for axis in ("dataset", "labels_per_class", "backbone") if axis in place)
+
+
+def grid_of_fair_rows(runs: RunFiles) -> Grid:
+    body = []
+    for table, fair, without, command, hours in TABLES:
+        preset = read_preset(fair) if fair else None
+        names = {name_of(place): place for place in places(read_preset(table), without)}
+        done = [
+            name for name, place in names.items() if preset and _has(preset, place) and is_complete(runs, preset, place)
+        ]
+        left = [name for name in names if name not in done]
+        listed = [", ".join(some) or "none" for some in (done, left)]
+        body.append(cells([table, f"{len(done)} of {len(names)}", *listed, f"`{command}`", hours]))
+    return Grid(["table", "rows", "fair columns, ten seeds", "not run", "command", "hours, all rows"], body, range(5))
+
+
+def _has(preset: Preset, place: Mapping[str, Any]) -> bool:
+    return all(place.get(axis) in values for axis, values in preset.axes.items())
