@@ -5,6 +5,7 @@
 #   tools/without_paper.sh tests/bench ...     some of them
 #
 # PYTHON: an interpreter with graphcal's dependencies (default: the .venv of this tree). WORKERS: test processes (default: 2).
+# COVERAGE=1: report which lines and branches of the product the tests reach.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python="${PYTHON:-$(pwd)/.venv/bin/python}"
@@ -24,4 +25,6 @@ assert importlib.util.find_spec('graphcal.paper') is None
 "
 graphcal bench list
 graphcal run citeseer --seeds 2 --out "$copy/report"
-"$python" -m pytest -n "${WORKERS:-2}" --dist worksteal "${@:-tests}"
+covered=()
+[ -z "${COVERAGE:-}" ] || covered=(--cov=graphcal --cov-branch --cov-report=term:skip-covered)
+"$python" -m pytest -n "${WORKERS:-2}" --dist worksteal "${covered[@]}" "${@:-tests}"

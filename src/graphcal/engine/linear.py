@@ -94,8 +94,8 @@ def best_ridges(
 ) -> RidgesFit:
     """A ridge for each group of coefficients, by coordinate search from strong to weak on leave-one-out NLL.
 
-    ``group`` (K,) holds the number of a coefficient's group, -1 where its ridge is ``ungrouped``. A ridge is weakened while that gains, group
-    after group, ``sweeps`` times over them all; neighbouring solutions are one Newton step apart.
+    ``group`` (K,) holds the number of a coefficient's group, -1 where its ridge is ``ungrouped``. A ridge is weakened while that
+    gains, group after group, ``sweeps`` times over them all; neighbouring solutions are one Newton step apart.
     """
     with torch.inference_mode():
         fit = LinearFit(base, columns, target, start)

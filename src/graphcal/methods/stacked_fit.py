@@ -6,9 +6,9 @@
     neighbours  facts, and the neighbours' opinions     matrix   a scale, a bias and a matrix
     all       facts, bias, matrix, and neighbours' opinions that count more or less by facts
 
-A member is a set of groups of columns; every group has a ridge, lambda / n on columns of unit size: a prior of standard deviation
-1 / sqrt(lambda) on a coefficient. Leave-one-out chooses lambda, but for the constants: theirs is 150 / n, which a few dozen labels
-feel and a few hundred do not.
+A member is a set of groups of columns; every group has a ridge, lambda / n on columns of unit size: a prior of standard
+deviation 1 / sqrt(lambda) on a coefficient. Leave-one-out chooses lambda, but for the constants: theirs is 150 / n, which a few
+dozen labels feel and a few hundred do not.
 """
 
 from __future__ import annotations
