@@ -61,9 +61,9 @@ def main() -> None:
     lines = [
         "# Cross-fitting",
         "",
-        "NLL / ECE % on test nodes. Validation: fitted on the validation nodes, which also chose the epoch. Cross-fit: on every",
-        "labelled node, training nodes too, each predicted by one of five replicas that did not see it (`gc.cross_fit`), and applied",
-        f"to the model trained on everything. GCN, means over {asked.splits} splits.",
+        "NLL / ECE % on test nodes. Validation: fitted on the validation nodes, which also chose the epoch. Cross-fit: on",
+        "every labelled node, training nodes too, each predicted by one of five replicas that did not see it",
+        f"(`gc.cross_fit`), and applied to the model trained on everything. GCN, means over {asked.splits} splits.",
         "",
         "| graph | protocol | " + " | ".join(names) + " |",
         "| --- | --- |" + " ---: |" * len(names),
