@@ -13,6 +13,7 @@ the modules of the extra imported. Interpreters are looked for on the PATH and a
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -26,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 EXTRAS = {  # what each extra is for: its packages, and the modules of ours that stand on them
     "ray": ("ray.data", "graphcal.tables.execution", "graphcal.bench.engines"),
+    "spark": ("pyspark",),
     "avro": ("fastavro", "graphcal.tables.shards"),
     "onnx": ("onnx", "onnxruntime", "onnxscript", "graphcal.exporting"),
     "integrations": ("lightning", "torchmetrics", "mlflow", "wandb", "graphcal.integrations.lightning",
@@ -131,6 +133,9 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.here:
         for extra, modules in EXTRAS.items():
+            if importlib.util.find_spec(modules[0].split(".")[0]) is None:
+                print(f"{extra}: not installed here")
+                continue
             subprocess.run([sys.executable, "-c", f"import {', '.join(modules)}"], check=True)
             print(f"{extra}: {', '.join(modules)}")
         return

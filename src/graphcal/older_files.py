@@ -38,6 +38,8 @@ def _upgraded(
         inner = {key.removeprefix("calibration."): t for key, t in tensors.items()}
         chosen = {**header["parts"]["calibration"], "num_classes": header.get("num_classes")}
         return _upgraded(chosen, inner, form)
+    if not isinstance(header["settings"], dict):
+        raise TypeError("settings are not names with values")
     own = {name: tensors[name] for name in header["tensors"] if name in tensors}
     settings, name = dict(header["settings"]), header["class"]
     absent = [field for field in header["tensors"] if field not in tensors]  # refused later, by name
