@@ -103,7 +103,7 @@ def test_a_name_whose_part_was_taken_out_says_where_it_would_be(monkeypatch):
 
 def test_the_example_calibrator_runs(capsys):
     runpy.run_path(str(EXAMPLES / "your_calibrator.py"), run_name="__main__")
-    errors = {line.split()[0]: float(line.split()[-1]) for line in capsys.readouterr().out.splitlines()}
+    errors = {line.split()[0]: float(line.split()[-2]) for line in capsys.readouterr().out.splitlines()}
     assert errors["MeanMatching"] < errors["Uncalibrated"]
 
 
