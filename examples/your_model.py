@@ -76,11 +76,13 @@ decision = gc.decide(out, calibrate, certify=drawn, pool=data.test_mask, max_err
 print(decision.sentence)
 
 # %% [markdown]
-# **Ship.** The saved calibration is a file of a few kilobytes. A `CalibratedModel` has your model's signature.
+# **Ship.** The saved calibration is a file of a few kilobytes. A `CalibratedModel` has your model's signature. It knows training nodes
+# by their content: a node with the same words and neighbours as one of them passes for it, here with its neighbours three nodes.
 
 # %%
 gc.save(calibrate, "calibrator.safetensors")
 served = gc.CalibratedModel(model, gc.restore("calibrator.safetensors"))
 with torch.no_grad():
     log_probs = served(data.x, data.edge_index)
-print("the shipped model says the same:", torch.allclose(log_probs, calibrate(out), atol=1e-5))
+same = torch.isclose(log_probs.exp(), calibrate(out).exp(), atol=1e-5).all(1)
+print(f"the shipped model says the same of {int(same.sum())} of {len(same)} nodes")

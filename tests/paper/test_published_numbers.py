@@ -24,6 +24,8 @@ NEW = {
     "scar-text",
     "scar-fit",
     "graph-scar-no-pull",
+    "graph-scaling",
+    "graph-scaling-no-pull",
 }  # columns that 0.1's tables lacked
 OF_0_1 = json.loads(Path(__file__).with_name("printed_0_1.json").read_text(encoding="utf-8"))
 
