@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from graphcal.containers.batches import refuse_repeats
 from graphcal.tables.joining import edge_rows, plain_ids
 from graphcal.tables.layouts import roles_of
-from graphcal.tables.shards import BATCH, FORMATS, batches_of, naming, read_shard, refuse_repeats, shards_of
+from graphcal.tables.shards import BATCH, FORMATS, batches_of, naming, read_shard, shards_of
 
 ENDS = ("source", "target")
 CSV_BYTES_PER_EDGE = 8  # at least
