@@ -76,8 +76,9 @@ decision = gc.decide(out, calibrate, certify=drawn, pool=data.test_mask, max_err
 print(decision.sentence)
 
 # %% [markdown]
-# **Ship.** The saved calibration is a file of a few kilobytes. A `CalibratedModel` has your model's signature. It knows training nodes
-# by their content: a node with the same words and neighbours as one of them passes for it, here with its neighbours three nodes.
+# **Ship.** The saved calibration is a file of a few kilobytes. A `CalibratedModel` has your model's signature.
+# It knows training nodes by their content: a node with the same words and neighbours as one of them passes for it. Here that
+# moves three nodes a little.
 
 # %%
 gc.save(calibrate, "calibrator.safetensors")
