@@ -333,3 +333,21 @@ def test_what_calibrate_wrote_can_be_decided_though_labels_and_split_were_files(
     assert json.loads(out)["labels"] == (1500 - fitted.sum()) // 2
     decisions = np.array(pq.read_table(tmp_path / "d.parquet")["decision"].to_pylist())
     assert ((decisions == "fitted") == fitted).all()
+
+
+def test_a_long_table_knows_which_of_its_rows_were_fitted_on(tmp_path, run):
+    long = {"nid": np.repeat(IDS, 4), "class": np.tile(np.arange(4), len(IDS)), "logit": Z.reshape(-1)}
+    pq.write_table(pa.table(long), tmp_path / "p.parquet")
+    pq.write_table(pa.table({"nid": IDS, "label": Y}), tmp_path / "labels.parquet")
+    (tmp_path / "fit.csv").write_text("nid\n" + "\n".join(IDS[:600]) + "\n")
+    labels = ["--labels", tmp_path / "labels.parquet", "--split", tmp_path / "fit.csv"]
+    code, _, err = run("calibrate", tmp_path / "p.parquet", *labels, "--calibrator", "ts", "--out", tmp_path / "out")
+    assert code == 0, err
+    table = pq.read_table(tmp_path / "out" / "calibrated.parquet")
+    assert (np.array(table["split"].to_pylist()) == "val").sum() == 4 * 600
+    assert [int(label) for label in table["label"].to_pylist()] == np.repeat(Y, 4).tolist()
+    code, out, err = run(
+        "decide", tmp_path / "out", "--max-error", 0.4, "--certify", 0.5, "--json", "-o", tmp_path / "d.parquet"
+    )
+    assert code == 0, err
+    assert json.loads(out)["labels"] == 450  # half of those that were not fitted on

@@ -25,9 +25,11 @@ from graphcal.methods import CALIBRATORS
 from graphcal.metrics import Measurement
 from graphcal.study import Study
 from graphcal.tables.arrays import arrays_of, like
+from graphcal.tables.classes import Classes
 from graphcal.tables.exporting import write_table
 from graphcal.tables.kinds import Kind
 from graphcal.tables.layouts import TableLayout
+from graphcal.tables.pivots import long_codes
 from graphcal.tables.profiles import Profile
 from graphcal.tables.reading import PredictionTable
 from graphcal.tables.scorer import calibrated_columns, with_columns
@@ -165,11 +167,11 @@ def write_calibrated(table: PredictionTable, log_probs: Tensor, path: Path, spli
     }
     if "label" not in table.layout.roles:
         known["label"] = np.array([*table.classes, ""])[table.labels.numpy()]  # -1, no label: the empty word
-    return write_table(path, _with_calibrated(table, probs, pred, known))
+    return write_table(path, _with_calibrated(table, probs, pred, known, path))
 
 
 def _with_calibrated(
-    table: PredictionTable, probs: np.ndarray, pred: np.ndarray, known: dict[str, np.ndarray]
+    table: PredictionTable, probs: np.ndarray, pred: np.ndarray, known: dict[str, np.ndarray], path: Path
 ) -> Iterator[pa.Table]:
     tables, first = [table.source.read(shard) for shard in table.source.shards], 0
     if table.layout.form == "long":  # the rows of an id may lie in several shards
@@ -180,8 +182,11 @@ def _with_calibrated(
         block = probs[:, rows]
         conf = block.max(0) if block.shape[1] else np.empty(0, np.float32)
         added = calibrated_columns(one, table.layout, table.classes, block, pred[rows], conf)
-        for name, words in known.items() if table.layout.form != "long" else ():
-            added[name] = pa.array([word or None for word in words[rows].tolist()], pa.string())
+        places: slice | np.ndarray = rows
+        if table.layout.form == "long":  # a row per id and class
+            places, _ = long_codes(one, table.layout, Classes(table.classes, declared=True), path)
+        for name, words in known.items():
+            added[name] = pa.array([word or None for word in words[places].tolist()], pa.string())
         yield with_columns(one.select(schema.names).cast(schema), added)
         first += one.num_rows
 
