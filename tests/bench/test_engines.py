@@ -78,7 +78,8 @@ def test_unknown_engines_and_stray_addresses_are_refused() -> None:
 
 
 STOPPED = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # as at a terminal: a job in the background inherits that it is ignored
 from dataclasses import replace
 sys.path.insert(0, sys.argv[1])
 from dying_work import slow
