@@ -77,8 +77,8 @@ print(decision.sentence)
 
 # %% [markdown]
 # **Ship.** The saved calibration is a file of a few kilobytes. A `CalibratedModel` has your model's signature.
-# It knows training nodes by their content: a node with the same words and neighbours as one of them passes for it. Here that
-# moves three nodes a little.
+# It knows training nodes by their content. One of the 120 has a twin with the same words and neighbours, so it is not told from
+# it and passes for a new node; it and those beside it move a little.
 
 # %%
 gc.save(calibrate, "calibrator.safetensors")

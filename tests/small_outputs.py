@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import nll_loss
+from torch.nn.functional import nll_loss, one_hot
 from torch_geometric.data import Data
 
 from conftest import random_graph
 from graphcal.core import Calibration, FinalLayer, ModelHandle, Outputs, Recipe
+from graphcal.engine.linear import fit_linear, loo_logits, soft_nll
 from graphcal.graphs import structure
 from graphcal.methods import CALIBRATORS, GATS
 
@@ -142,3 +144,22 @@ def dense_adjacency(out: Outputs) -> Tensor:
 
 def neighbours(out: Outputs, node: int) -> list[int]:
     return structure(out.graph).neighbours.to_dense()[node].nonzero().flatten().tolist()
+
+
+def ridge_path(graph: Data, sharpness: float) -> tuple[Any, ...]:
+    """A fit with five penalised columns, and what solving it for each of four ridges gives: theta and leave-one-out NLL."""
+    out = linear_outputs(graph, noise=1.5, sharpness=sharpness)
+    index = graph.val_mask.nonzero().flatten()
+    z, y = out.logits[index].double(), graph.y[index]
+    columns = torch.randn(len(index), 6, generator=torch.Generator().manual_seed(0), dtype=torch.double)
+    columns[:, 0] = 1.0
+    terms = columns[:, None, :] * z[:, :, None]
+    terms = terms / (terms - terms.mean(1, keepdim=True)).square().mean((0, 1)).sqrt()
+    target = one_hot(y, 4).double()
+    centre, held = torch.zeros(6, dtype=torch.double), torch.ones(6, dtype=torch.double)
+    held[0] = 0.0
+    base, ridges = torch.zeros_like(z), (1.0, 0.1, 0.01, 0.001)
+    centre[:1] = fit_linear(base, terms[:, :, :1], target)
+    solved = {ridge: fit_linear(base, terms, target, ridge * held, centre) for ridge in ridges}
+    unseen = {r: float(soft_nll(loo_logits(base, terms, target, t, r * held), target)) for r, t in solved.items()}
+    return base, terms, target, centre, held, ridges, solved, unseen

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from conftest import random_graph
 from graphcal.engine.columns import DenseColumns
 from graphcal.engine.linear import LinearFit, best_ridges, fit_linear, loo_logits, mean_nll, platt_targets, soft_nll
-from small_outputs import linear_outputs
+from small_outputs import linear_outputs, ridge_path
 
 
 @pytest.fixture
@@ -91,20 +91,7 @@ def test_leave_one_out_is_close_to_leaving_one_out(graph):
 
 @pytest.mark.parametrize("sharpness", [0.3, 1.0, 3.0])
 def test_the_path_of_ridges_finds_what_solving_each_of_them_finds(graph, sharpness):
-    out = linear_outputs(graph, noise=1.5, sharpness=sharpness)
-    index = graph.val_mask.nonzero().flatten()
-    z, y = out.logits[index].double(), graph.y[index]
-    columns = torch.randn(len(index), 6, generator=torch.Generator().manual_seed(0), dtype=torch.double)
-    columns[:, 0] = 1.0
-    terms = columns[:, None, :] * z[:, :, None]
-    terms = terms / (terms - terms.mean(1, keepdim=True)).square().mean((0, 1)).sqrt()
-    target = one_hot(y, 4).double()
-    centre, held = torch.zeros(6, dtype=torch.double), torch.ones(6, dtype=torch.double)
-    held[0] = 0.0
-    base, ridges = torch.zeros_like(z), (1.0, 0.1, 0.01, 0.001)
-    centre[:1] = fit_linear(base, terms[:, :, :1], target)
-    solved = {ridge: fit_linear(base, terms, target, ridge * held, centre) for ridge in ridges}
-    unseen = {r: float(soft_nll(loo_logits(base, terms, target, t, r * held), target)) for r, t in solved.items()}
+    base, terms, target, centre, held, ridges, solved, unseen = ridge_path(graph, sharpness)
     chosen = best_ridges(base, DenseColumns(terms), target, centre, held.long() - 1, ridges)
     ridge = min(ridges, key=lambda r: abs(r - float(chosen.ridge[1])))
     assert float(chosen.ridge[0]) < 1e-9 < 1e-3 * ridge

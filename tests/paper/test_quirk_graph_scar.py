@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.nn.functional import cross_entropy, nll_loss, one_hot
+from torch.nn.functional import cross_entropy, nll_loss
 from torch_geometric.data import Data
 
 from conftest import random_graph
 from graphcal import SCAR, Outputs, structure
-from graphcal.engine.linear import fit_linear, loo_logits, soft_nll
 from graphcal.graphs import neighbour_agreement
 from graphcal.paper.quirks.graph_scar import GraphSCAR, best_ridge, design_matrix
-from small_outputs import linear_outputs, val_nll
+from small_outputs import linear_outputs, ridge_path, val_nll
 
 
 @pytest.fixture
@@ -85,20 +84,7 @@ def test_a_node_unlike_any_fitted_one_is_not_extrapolated_to() -> None:
 
 @pytest.mark.parametrize("sharpness", [0.3, 1.0, 3.0])
 def test_the_path_of_ridges_finds_what_solving_each_of_them_finds(graph, sharpness):
-    out = linear_outputs(graph, noise=1.5, sharpness=sharpness)
-    index = graph.val_mask.nonzero().flatten()
-    z, y = out.logits[index].double(), graph.y[index]
-    columns = torch.randn(len(index), 6, generator=torch.Generator().manual_seed(0), dtype=torch.double)
-    columns[:, 0] = 1.0
-    terms = columns[:, None, :] * z[:, :, None]
-    terms = terms / (terms - terms.mean(1, keepdim=True)).square().mean((0, 1)).sqrt()
-    target = one_hot(y, 4).double()
-    centre, held = torch.zeros(6, dtype=torch.double), torch.ones(6, dtype=torch.double)
-    held[0] = 0.0
-    base, ridges = torch.zeros_like(z), (1.0, 0.1, 0.01, 0.001)
-    centre[:1] = fit_linear(base, terms[:, :, :1], target)
-    solved = {ridge: fit_linear(base, terms, target, ridge * held, centre) for ridge in ridges}
-    unseen = {r: float(soft_nll(loo_logits(base, terms, target, t, r * held), target)) for r, t in solved.items()}
+    base, terms, target, centre, held, ridges, solved, unseen = ridge_path(graph, sharpness)
     chosen = best_ridge(base, terms, target, centre, held, ridges)
     assert unseen[chosen.ridge] == pytest.approx(min(unseen.values()), abs=1e-6)
     assert torch.allclose(chosen.theta, solved[chosen.ridge], atol=1e-8)
