@@ -108,7 +108,8 @@ def test_a_refused_graph_leaves_no_sum(web: dict[str, bytes], tmp_path: Path) ->
 
 
 def test_known_sums() -> None:
-    for name in ("citeseer", "pubmed", "corafull", "computers", "photo", "cs", "physics"):
+    for name in ("citeseer", "pubmed", "corafull"):
         assert all(len(found or "") == 64 for found in fetching.download_of(name).sha256), name
-    assert set(fetching.download_of("cora").sha256) == {None}
-    assert len(set(fetching.known_sums().values())) == len(fetching.known_sums()) == 21
+    for name in ("cora", "computers", "physics"):  # never seen as published: trusted at first use
+        assert set(fetching.download_of(name).sha256) == {None}, name
+    assert len(set(fetching.known_sums().values())) == len(fetching.known_sums()) == 17
