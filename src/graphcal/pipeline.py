@@ -14,8 +14,11 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
+import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcal.core import Outputs
 from graphcal.datasets import load
 from graphcal.methods import CALIBRATORS
 from graphcal.results import Results, results_of
@@ -122,7 +125,8 @@ def calibrate_files(
     final = None if final_layer is None else read_final_layer(final_layer)
     out = outputs_of(table.logits, y, split, edge_index, final)
     out.graph.class_names, out.graph.node_ids = list(table.classes), table.ids.to_numpy(zero_copy_only=False)
-    study = fit(out, calibrators)
+    notes += direction_of(edge_index)
+    study = fitted(out, calibrators)
     name = list(study.recipes)[-1]
     last = study.fitted[name][0]
     remember(last.calibration, last.log_probs, table.layout, table.kind, table.classes, split)
@@ -144,3 +148,29 @@ def calibrate_files(
         last.calibration,
         partial(write_calibrated, table, last.log_probs, split=split),
     )
+
+
+def fitted(out: Outputs, calibrators: Sequence[str]) -> Study:
+    """The study of a table; a calibrator that lacks something is told by the name of the option that gives it."""
+    try:
+        return fit(out, calibrators)
+    except ValueError as fault:
+        cards = [CALIBRATORS[name].card for name in calibrators if name in CALIBRATORS]
+        edges = any(card.graph for card in cards) and out.graph.get("edge_index") is None
+        layer = any(card.final_layer for card in cards) and out.final is None
+        options = ["--edges FILE"] * edges + ["--final-layer FILE"] * layer
+        raise ValueError(f"{fault}. Of a table: {' and '.join(options)}" if options else str(fault)) from None
+
+
+def direction_of(edge_index: Tensor | None) -> list[str]:
+    """A remark on edges of which none has its reverse."""
+    if edge_index is None or not edge_index.shape[1]:
+        return []
+    source, target = edge_index[:, edge_index[0] != edge_index[1]]
+    nodes = int(edge_index.max()) + 1
+    if not len(source) or bool(torch.isin(source * nodes + target, target * nodes + source).any()):
+        return []
+    return [
+        "every edge is there in one direction only: the neighbours of a node are the sources of the edges to it. If edges have "
+        "no direction, give each in both"
+    ]

@@ -40,12 +40,11 @@ def watch(
 
     graphcal watch calibrator.safetensors today.parquet --time week
     """
-    import pyarrow as pa
-
     from graphcal.cli.arguments import column_names
     from graphcal.decisions.watching import watch as compare
     from graphcal.persist import read_reference
     from graphcal.tables.reading import read_table
+    from graphcal.tables.shards import one_table
 
     reference = read_reference(calibrator)
     if (threshold is None) != (max_error is None):
@@ -54,9 +53,7 @@ def watch(
     table = read_table(predictions, kind=kind or None, classes=classes or None, labels=labels, columns=names)
     column = None
     if time:
-        rows = pa.concat_tables(
-            [table.source.read(shard) for shard in table.source.shards], promote_options="permissive"
-        )
+        rows = one_table([table.source.read(shard) for shard in table.source.shards])
         if time not in rows.column_names:
             raise ValueError(
                 f"{predictions}: no column {time!r} with the time; the columns are {', '.join(rows.column_names)}"

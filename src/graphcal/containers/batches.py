@@ -49,10 +49,15 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def check_width(path: Path, delimiter: str) -> None:
+def holds_text(kind: pa.DataType) -> bool:
+    """Text of any type of Arrow's: short, large, by views, or in a dictionary."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return is_text(kind) or bool(pa.types.is_string_view(kind))
+
+
+def check_width(path: Path, head: bytes, delimiter: str) -> None:
     """Refuse a CSV file whose header has more columns than the file may fill memory for: a comma makes one."""
-    with open(path, "rb") as file:
-        header = re.search(rb"[^\r\n]+", file.read(1 << 24))
+    header = re.search(rb"[^\r\n]+", head)
     columns = 1 + (header[0].count(delimiter.encode()) if header else 0)
     check_memory(path, COLUMN * columns, f"its {columns:,} columns")
 

@@ -36,7 +36,7 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pa.Table:
     if os.path.getsize(path) <= WALKED:
         found = list(parquet_batches(path, columns))
         if found:
-            return pa.Table.from_batches(found)
+            return pa.Table.from_batches(found).replace_schema_metadata(pq.read_schema(path).metadata)
     with pq.ParquetFile(path) as file:
         refuse_repeats(file.schema_arrow.names, path)
         check_memory(path, 8 * file.metadata.num_rows, f"its {file.metadata.num_rows:,} rows")

@@ -106,7 +106,7 @@ def _csv_names(path: Path, delimiter: str) -> tuple[str, ...]:
             header = file.readline(1 << 24).rstrip("\r\n")
     except UnicodeDecodeError:
         raise ValueError(f"{path}: not UTF-8 text; save the table again with the encoding UTF-8") from None
-    check_width(path, delimiter)
+    check_width(path, header.encode(), delimiter)
     with reading(path, "a readable CSV file"):
         parse = pyarrow.csv.ParseOptions(delimiter=delimiter)
         with pyarrow.csv.open_csv(path, parse_options=parse) as file:

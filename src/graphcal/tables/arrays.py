@@ -14,7 +14,7 @@ from torch import Tensor
 from graphcal.tables.blocks import both_classes, scores_of
 from graphcal.tables.classes import Classes, class_numbers, declared
 from graphcal.tables.kinds import Kind, kind_named, kind_of
-from graphcal.tables.layouts import TableLayout, find_layout
+from graphcal.tables.layouts import TableLayout, check_kind, find_layout
 
 WHERE = "scores"
 
@@ -35,6 +35,7 @@ def arrays_of(scores: Any, y: Any, kind: str | None, classes: Sequence[str] | No
     table = table_of(scores)
     if table is not None:
         layout = find_layout(table.schema, kind, None, {}, names, WHERE)
+        check_kind(layout, kind, WHERE)
         if layout.form not in ("wide", "list", "binary"):
             raise ValueError(f"scores in the {layout.form} layout come from a file: graphcal.tables.reading.read_table")
         block, name = scores_of(table, layout, WHERE), layout.kind

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from graphcal.containers.batches import holds_text
 from graphcal.tables.layouts import TableLayout, is_number
 
 Array = NDArray[Any]
@@ -45,6 +46,8 @@ def numbers_of(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str)
     """A column of numbers, float32 where it is that on the disk, else float64; null becomes NaN."""
     if pa.types.is_null(column.type):
         return np.full(len(column), np.nan)
+    if holds_text(column.type):
+        column = numbers_in_text(column, where, name)
     if not is_number(column.type):
         raise ValueError(f"{where}: column {name!r} must hold numbers, found {column.type}")
     if not pa.types.is_floating(column.type) or column.type.bit_width < 32:
@@ -52,6 +55,15 @@ def numbers_of(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str)
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     values: Array = column.to_numpy(zero_copy_only=False)
     return values
+
+
+def numbers_in_text(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str) -> pa.ChunkedArray | pa.Array:
+    """Numbers that are written as text."""
+    text = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    try:
+        return text.cast(pa.float64())
+    except pa.ArrowInvalid as fault:
+        raise ValueError(f"{where}: column {name!r} must hold numbers ({str(fault).splitlines()[0]})") from None
 
 
 def list_block(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str) -> Array:
@@ -62,7 +74,7 @@ def list_block(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str)
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
         raise ValueError(f"{where}: row {row} of column {name!r} is empty; was the engine told to write probabilities?")
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+    if holds_text(column.type):
         plain = pc.replace_substring(pc.utf8_trim(column.cast(pa.string()), "[] "), ",", ";")  # [0.1, 0.9] as well
         parts = pc.split_pattern(plain, ";")
         try:

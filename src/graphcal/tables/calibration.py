@@ -28,11 +28,12 @@ from graphcal.tables.arrays import arrays_of, like
 from graphcal.tables.classes import Classes
 from graphcal.tables.exporting import write_table
 from graphcal.tables.kinds import Kind
-from graphcal.tables.layouts import TableLayout
+from graphcal.tables.layouts import TableLayout, remembering
 from graphcal.tables.pivots import long_codes
 from graphcal.tables.profiles import Profile
 from graphcal.tables.reading import PredictionTable
 from graphcal.tables.scorer import calibrated_columns, with_columns
+from graphcal.tables.shards import aligned
 from graphcal.tables.splits import RowSplit, drawn
 
 BINS = 20
@@ -162,10 +163,10 @@ def write_calibrated(table: PredictionTable, log_probs: Tensor, path: Path, spli
     """
     probs = np.ascontiguousarray(log_probs.exp().float().numpy().T)  # (C, N)
     pred = log_probs.argmax(-1).numpy().astype(np.int16)
-    known: dict[str, np.ndarray] = {
-        "split": np.select([split.train, split.val, split.test], ["train", "val", "test"], "")
-    }
-    if "label" not in table.layout.roles:
+    known: dict[str, np.ndarray] = {}
+    if table.split is not split or "split" in table.joined or table.layout.roles.get("split") != "split":
+        known["split"] = np.select([split.train, split.val, split.test], ["train", "val", "test"], "")
+    if "label" in table.joined:
         known["label"] = np.array([*table.classes, ""])[table.labels.numpy()]  # -1, no label: the empty word
     return write_table(path, _with_calibrated(table, probs, pred, known, path))
 
@@ -173,10 +174,10 @@ def write_calibrated(table: PredictionTable, log_probs: Tensor, path: Path, spli
 def _with_calibrated(
     table: PredictionTable, probs: np.ndarray, pred: np.ndarray, known: dict[str, np.ndarray], path: Path
 ) -> Iterator[pa.Table]:
-    tables, first = [table.source.read(shard) for shard in table.source.shards], 0
+    tables, first = aligned([table.source.read(shard) for shard in table.source.shards]), 0
     if table.layout.form == "long":  # the rows of an id may lie in several shards
-        tables = [pa.concat_tables(tables, promote_options="permissive")]
-    schema = pa.unify_schemas([t.schema for t in tables], promote_options="permissive")
+        tables = [pa.concat_tables(tables)]
+    roles = {role: name for role, name in table.layout.roles.items() if role not in known}
     for one in tables:
         rows = slice(None) if table.layout.form == "long" else slice(first, first + one.num_rows)
         block = probs[:, rows]
@@ -187,7 +188,8 @@ def _with_calibrated(
             places, _ = long_codes(one, table.layout, Classes(table.classes, declared=True), path)
         for name, words in known.items():
             added[name] = pa.array([word or None for word in words[places].tolist()], pa.string())
-        yield with_columns(one.select(schema.names).cast(schema), added)
+        made = with_columns(one, added)
+        yield made.cast(remembering(made.schema, table.classes, roles))
         first += one.num_rows
 
 

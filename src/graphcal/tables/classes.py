@@ -17,7 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from graphcal.containers.batches import holds_text
+
 WHOLE = r"^[+-]?[0-9]{1,18}$"
+NONE = "-1"  # no label
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,14 @@ def canonical_name(value: object) -> str:
 
 
 def canonical(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str) -> pa.Array:
-    """Class names of a column as text, null where there is none: empty text, NaN and -1 count as none."""
+    """Class names of a column as text, null where there is none: empty text and NaN count as none."""
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_boolean(column.type):
         return pc.if_else(column, "True", "False")
+    if pa.types.is_decimal(column.type):  # as warehouses write whole numbers
+        column = column.cast(pa.float64())
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
         try:
@@ -73,27 +78,32 @@ def canonical(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str) 
             example = next(v for v in column.to_pylist() if v is not None and v % 1)
             raise ValueError(f"{where}: column {name!r} must hold class numbers or names, got {example}") from None
     if pa.types.is_integer(column.type):
-        column = column.cast(pa.int64())
-        return pc.if_else(pc.equal(column, -1), pa.scalar(None, pa.int64()), column).cast(pa.string())
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_null(column.type)):
+        return column.cast(pa.string())
+    if not (holds_text(column.type) or pa.types.is_null(column.type)):
         raise ValueError(f"{where}: column {name!r} must hold class numbers or names, found {column.type}")
     text = pc.utf8_trim_whitespace(column.cast(pa.string()))
-    text = pc.if_else(pc.or_(pc.equal(text, ""), pc.equal(text, "-1")), pa.scalar(None, pa.string()), text)
+    text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
     codes = text.dictionary_encode()
     names = pa.array([canonical_name(v) for v in codes.dictionary.to_pylist()], pa.string())
     return names.take(codes.indices) if len(names) else text
 
 
 def class_numbers(column: pa.ChunkedArray | pa.Array, classes: Classes, where: str | Path, name: str) -> np.ndarray:
-    """(N,) the place of each label among the classes, -1 where there is none."""
+    """(N,) the place of each label among the classes, -1 where there is none; -1 is none, unless a class is called so."""
     labels = canonical(column, where, name)
-    present = [v for v in pc.unique(labels).to_pylist() if v is not None]
     known, names = set(classes.names), list(classes.names)
+    present = [v for v in pc.unique(labels).to_pylist() if v is not None]
+    if NONE in present and NONE not in known:
+        present.remove(NONE)
+        refuse_signs(present, classes, where, name)
+        labels = pc.if_else(pc.equal(labels, NONE), pa.scalar(None, pa.string()), labels)
     if not set(present) <= known:
         if {v.lower() for v in present} <= {v.lower() for v in known} and len({v.lower() for v in known}) == len(known):
             labels, names = pc.utf8_lower(labels), [v.lower() for v in names]  # true for True
-        elif classes.are_numbers and set(present) <= {"True", "False"} and len(names) == 2:
+        elif _are_opposites(classes) and set(present) <= {"True", "False"}:
             names = ["False", "True"]
+        elif _are_opposites(classes) and set(present) <= {"0", "1"}:
+            names = ["0", "1"]
         elif classes.declared and not any(re.match(WHOLE, v) for v in names) and _within(present, len(names)):
             names = [str(k) for k in range(len(names))]
         else:
@@ -101,6 +111,21 @@ def class_numbers(column: pa.ChunkedArray | pa.Array, classes: Classes, where: s
     found = pc.fill_null(pc.index_in(labels, value_set=pa.array(names, pa.string())), -1)
     numbers: np.ndarray = found.to_numpy(zero_copy_only=False).astype(np.int64)
     return numbers
+
+
+def _are_opposites(classes: Classes) -> bool:
+    """Two classes of which the second is what the table is about: 0 and 1, False and True, not fraud and fraud."""
+    first, second = classes.names if len(classes.names) == 2 else ("", "")
+    return (first.lower(), second.lower()) in (("0", "1"), ("false", "true")) or first == f"not {second}"
+
+
+def refuse_signs(present: Sequence[str], classes: Classes, where: str | Path, name: str) -> None:
+    """Labels -1 and 1 of two classes: taken for "no label", the -1 would leave one class alone."""
+    if len(classes.names) == 2 and set(present) <= {"1"}:
+        raise ValueError(
+            f"{where}: column {name!r} holds -1 and 1. If they are the two classes, say so with --classes -1,1, the class of the "
+            "first score first. If -1 means no label, class 0 has none, and nothing can be fitted"
+        )
 
 
 def _within(present: Sequence[str], count: int) -> bool:

@@ -39,7 +39,7 @@ from graphcal.tables.joining import plain_ids, refuse_duplicates
 from graphcal.tables.layouts import roles_of
 from graphcal.tables.row_numbers import RowNumbers
 from graphcal.tables.scorer import Scorer
-from graphcal.tables.shards import BATCH, read_shard, rows_of, shards_of
+from graphcal.tables.shards import BATCH, one_table, read_shard, rows_of, shards_of
 from graphcal.tables.sources import Source
 
 Progress = Callable[[str, int, int], None] | None
@@ -194,7 +194,7 @@ def spooled(
 
 def training_set(path: Path, numbers: RowNumbers, folder: Path) -> DiskColumns:
     """(1, N) 1 at the rows whose id is in a table of ids."""
-    table = pa.concat_tables([read_shard(shard) for shard in shards_of(path)], promote_options="permissive")
+    table = one_table([read_shard(shard) for shard in shards_of(path)])
     name = roles_of(table.column_names, {}, path).get("id", table.column_names[0])
     ids = plain_ids(table[name], path, name)
     refuse_duplicates(ids, path)

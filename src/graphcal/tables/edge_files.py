@@ -1,32 +1,33 @@
-"""Tables of edges, batch by batch: the ids at both ends. CSV files are read as text, in parts; so an id is what is written."""
+"""Tables of edges, batch by batch: the ids at both ends. CSV files are read as text, in parts; so an id is what is written.
+Arrays ``edge_index`` of .npz and .pt files are (2, E)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from graphcal.containers.batches import refuse_repeats
+from graphcal.containers.csv_files import is_packed, text_batches
 from graphcal.tables.joining import edge_rows, plain_ids
-from graphcal.tables.layouts import roles_of
-from graphcal.tables.shards import BATCH, FORMATS, batches_of, naming, read_shard, shards_of
+from graphcal.tables.layouts import check_given, is_list, roles_of
+from graphcal.tables.shards import BATCH, batches_of, format_of, naming, read_shard, shards_of
 
 ENDS = ("source", "target")
 CSV_BYTES_PER_EDGE = 8  # at least
+UNPACKED = 20  # bytes of a packed one, at most about
+PAIRS = ("edge_index", "scores")  # arrays (2, E) or (E, 2): by its name, or the bare tensor of a .pt file
 
 
 def edge_batches(path: str | Path, columns: Mapping[str, str] | None = None) -> Iterator[list[pa.Array]]:
     """Source and target ids of the edges, whole numbers or text, of a file or a folder of shards."""
     for shard in shards_of(path):
         named: list[str] | None = None
-        for batch in (
-            csv_batches(shard) if FORMATS[shard.suffix.lower()] == "csv" else batches_of(shard, size=8 * BATCH)
-        ):
+        for batch in shard_batches(shard):
             named = named or end_columns(batch.schema.names, columns or {}, shard)
             yield [plain_ids(batch[name], shard, name) for name in named]
         if named is None:  # no rows, and so no batches
@@ -34,6 +35,31 @@ def edge_batches(path: str | Path, columns: Mapping[str, str] | None = None) -> 
             yield [
                 plain_ids(empty[name], shard, name) for name in end_columns(empty.column_names, columns or {}, shard)
             ]
+
+
+def shard_batches(shard: Path) -> Iterator[pa.RecordBatch]:
+    """The batches of a file; those of an array edge_index as source and target."""
+    form = format_of(shard)
+    if form == "csv":
+        with naming(shard):
+            yield from text_batches(shard)
+    elif form in ("npz", "pt") and (pairs := pairs_of(read_shard(shard))) is not None:
+        yield pairs
+    else:
+        yield from batches_of(shard, size=8 * BATCH)
+
+
+def pairs_of(table: pa.Table) -> pa.RecordBatch | None:
+    """Both ends of the edges of an array (2, E), as PyG has it, or (E, 2); None where there is no such array."""
+    name = next((n for n in PAIRS if n in table.column_names and is_list(table.schema.field(n).type)), None)
+    if name is None:
+        return None
+    column = table[name].combine_chunks()
+    flat = np.asarray(column.flatten()).reshape(len(column), -1)
+    ends = flat if len(flat) == 2 else flat.T
+    if len(ends) != 2:
+        raise ValueError(f"an array of edges is (2, E) or (E, 2); {name!r} has shape {flat.shape}")
+    return pa.RecordBatch.from_arrays([pa.array(end) for end in np.ascontiguousarray(ends)], names=list(ENDS))
 
 
 def read_edges(path: str | Path, ids: pa.Array, columns: Mapping[str, str] | None = None) -> Tensor:
@@ -49,6 +75,7 @@ def _one_type(arrays: list[pa.Array]) -> list[pa.Array]:
 
 def end_columns(names: list[str], columns: Mapping[str, str], shard: Path) -> list[str]:
     """The columns of both ends."""
+    check_given(columns, names, shard, ENDS)
     roles = roles_of(names, columns, shard)
     for role in ENDS:
         if role not in roles:
@@ -59,24 +86,13 @@ def end_columns(names: list[str], columns: Mapping[str, str], shard: Path) -> li
     return [roles[role] for role in ENDS]
 
 
-def csv_batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """A CSV file in parts, every column as text."""
-    parse = pa.csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-    with naming(path):
-        names = pa.csv.open_csv(path, parse_options=parse).schema.names
-        refuse_repeats(names, path)
-        text = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True)
-        blocks = pa.csv.ReadOptions(block_size=1 << 24)
-        yield from pa.csv.open_csv(path, parse_options=parse, convert_options=text, read_options=blocks)
-
-
 def about_how_many(path: str | Path) -> int:
     """The number of edges, from footers; of other formats an upper bound by their size."""
     total = 0
     for shard in shards_of(path):
-        if FORMATS[shard.suffix.lower()] == "parquet":
+        if format_of(shard) == "parquet":
             with naming(shard), pq.ParquetFile(shard) as file:
                 total += int(file.metadata.num_rows)
         else:
-            total += shard.stat().st_size // CSV_BYTES_PER_EDGE
+            total += shard.stat().st_size * (UNPACKED if is_packed(shard) else 1) // CSV_BYTES_PER_EDGE
     return total

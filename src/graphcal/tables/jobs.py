@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from graphcal.tables.kinds import SAMPLE
-from graphcal.tables.shards import FORMATS, naming, rows_of
+from graphcal.tables.shards import format_of, naming, rows_of
 from graphcal.tables.sources import Source
 
 JOB_ROWS = 1 << 21  # of a Parquet file that is cut
@@ -40,7 +40,7 @@ def jobs_of(files: Source, out: Path, whole: bool = False) -> list[ScoreJob]:
     jobs, first_row = [], 0
     for shard in files.shards:
         name = out / shard.relative_to(root).with_suffix(".parquet")
-        if FORMATS[shard.suffix.lower()] != "parquet" or whole or shard in files.ids:
+        if format_of(shard) != "parquet" or whole or shard in files.ids:
             jobs.append(ScoreJob(shard, name, first_row))
             first_row += rows_of(shard)
             continue
@@ -98,9 +98,14 @@ def digest(*parts: str | bytes) -> str:
 
 
 def fingerprint(path: Path, ends: int = 1 << 16) -> str:
-    """Of a file's size, beginning and end; the end of a Parquet file describes all of it."""
+    """Of a Parquet file's size, beginning and end, which describes all of it; of other files all."""
     size = path.stat().st_size
     with open(path, "rb") as file:
+        if format_of(path) != "parquet":
+            whole = hashlib.sha256()
+            while part := file.read(1 << 24):
+                whole.update(part)
+            return whole.hexdigest()
         head = file.read(ends)
         file.seek(max(0, size - ends))
         return digest(str(size), head, file.read(ends))

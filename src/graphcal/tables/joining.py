@@ -26,6 +26,8 @@ def plain_ids(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str) 
         try:
             return column.cast(pa.int64())
         except pa.ArrowInvalid:
+            if pa.types.is_integer(column.type):  # of 64 bits without a sign
+                return column.cast(pa.string())
             raise ValueError(f"{where}: the ids in column {name!r} must be whole numbers or text") from None
     try:
         return column.cast(pa.string())

@@ -2,7 +2,7 @@
 
 All become logits, blocks (C, n) with the classes along the first axis:
     logits       as they are
-    log-probs    as they are; -inf becomes log(floor)
+    log-probs    as they are, after a check that rows sum to 1; -inf becomes log(floor)
     probs        log(p), after a check that p >= 0 and that rows sum to 1 within rounding; exact zeros become the floor
 
 *Rounding.* Probabilities that are all whole multiples of 10^-d (d <= 6) are a table rounded to d digits. Its rows may miss 1 by
@@ -24,9 +24,11 @@ from numpy.typing import NDArray
 KINDS = ("logits", "log-probs", "probs")
 FLOOR = 1e-12
 TOLERANCE = 1e-3  # |Σ p - 1| allowed in a table that is not rounded
+LOG_TOLERANCE = 0.05  # of log-probabilities, which may be rounded or of half precision
 ROUNDING = 1e-6  # below zero: 1 - p of a p that float32 has rounded up
 MOST_DIGITS = 6
 SAMPLE = 20_000  # rows looked at for rounding
+MANY = 20  # rows that do not sum to 1 by chance
 
 Array = NDArray[Any]
 
@@ -62,6 +64,7 @@ class Kind:
             return self._log(scores, where, first_row)
         if self.name == "log-probs":
             self._refuse(np.isnan(scores).any(0) | (scores > 1e-3).any(0), scores, where, first_row)
+            self._refuse(~(np.abs(np.exp(scores).sum(0) - 1) <= LOG_TOLERANCE), scores, where, first_row)
             floored: Array = np.maximum(scores, np.log(scores.dtype.type(self.floor)))
             return floored
         self.refuse_missing(list(scores), where, first_row)
@@ -90,6 +93,11 @@ class Kind:
         row, values = first_row + at, scores[:, at]
         if not np.isfinite(values).all() and (self.name != "log-probs" or np.isnan(values).any()):
             raise ValueError(f"{where}: row {row} has a score ({self.name}) that is not a number")
+        if self.name == "log-probs" and values.max() <= 1e-3:
+            raise ValueError(
+                f"{where}: probabilities of row {row} must sum to 1, their logarithms say {np.exp(values).sum():.4g}: are they "
+                "natural logarithms, of all classes? Scores that are not normalised are logits"
+            )
         if self.name == "log-probs":
             raise ValueError(f"{where}: log-probabilities of row {row} must be 0 or less, got {values.max():.4g}")
         raise ValueError(
@@ -100,6 +108,8 @@ class Kind:
 
 def kind_of(name: str, scores: Array, where: str | Path) -> Kind:
     """The kind with the rounding of these scores (C, n)."""
+    if name == "logits":
+        refuse_probabilities(scores, where)
     if name != "probs":
         return Kind(name)
     digits = digits_of(scores[:, :SAMPLE])
@@ -109,6 +119,17 @@ def kind_of(name: str, scores: Array, where: str | Path) -> Kind:
             "Write the softmax of the logits instead"
         )
     return Kind(name, digits)
+
+
+def refuse_probabilities(logits: Array, where: str | Path) -> None:
+    """Refuse "logits" (C, n) all of whose rows are probabilities."""
+    sample = logits[:, :SAMPLE]
+    with np.errstate(invalid="ignore"):
+        are = (sample >= 0).all() and (np.abs(sample.sum(0) - 1) <= TOLERANCE).all()
+    if are and sample.shape[1] >= MANY:
+        raise ValueError(
+            f"{where}: these are said to be logits, but every row lies in 0..1 and sums to 1, as probabilities do: say probs"
+        )
 
 
 def digits_of(probs: Array) -> int | None:

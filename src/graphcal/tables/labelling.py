@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from graphcal.tables.classes import Classes, class_numbers
-from graphcal.tables.joining import match_ids, row_ids
+from graphcal.tables.joining import match_ids, row_ids, same_type
 from graphcal.tables.layouts import TableLayout, roles_of
-from graphcal.tables.shards import read_shard, shards_of
-from graphcal.tables.splits import RowSplit, from_file, from_words, placed
+from graphcal.tables.shards import one_table, read_shard, shards_of
+from graphcal.tables.splits import RowSplit, from_file, from_words, placed, split_in
 
 
 def labels_and_split(
@@ -25,11 +25,11 @@ def labels_and_split(
             f"{where}: no column {columns['label']!r} with the labels; the columns are {', '.join(rows.column_names)}"
         )
     y = class_numbers(rows[roles["label"]], order, where, roles["label"]) if "label" in roles else None
-    return y, from_words(rows[roles["split"]], where, roles["split"]) if "split" in roles else None
+    return y, split_in(rows, roles, where)
 
 
 def table_of(path: str | Path) -> pa.Table:
-    return pa.concat_tables([read_shard(shard) for shard in shards_of(path)], promote_options="permissive")
+    return one_table([read_shard(shard) for shard in shards_of(path)])
 
 
 def joined_labels(
@@ -48,7 +48,7 @@ def joined_labels(
             else f"{path} has ids, but the predictions have none: name their column with --columns id=NAME"
         )
     labels = class_numbers(table[roles["label"]], order, path, roles["label"])
-    parts = from_words(table[roles["split"]], path, roles["split"]) if "split" in roles else None
+    parts = split_in(table, roles, path)
     if not has_ids:
         if len(labels) != len(ids):
             raise ValueError(
@@ -56,8 +56,16 @@ def joined_labels(
             )
         return labels, parts, []
     found = match_ids(ids, others, path)
+    if found.missing == len(ids):
+        ours, theirs = (", ".join(map(repr, some[:3].to_pylist())) for some in same_type(ids, others))
+        raise ValueError(
+            f"{path}: none of its {len(others):,} ids is the id of a prediction. Ids of predictions are {ours}, ..., here they "
+            f"are {theirs}, ...: are they written in two ways (leading zeros?), or in another column (--columns id=NAME)?"
+        )
     y = np.where(found.rows >= 0, labels[found.rows], -1)
     notes = [f"{found.missing:,} of {len(ids):,} rows have no label in {path.name}"] if found.missing else []
+    if empty := int((y < 0).sum()) - found.missing:
+        notes.append(f"{empty:,} labels in {path.name} are empty")
     if found.unknown:
         notes.append(f"{found.unknown:,} labels are of ids without a prediction (first: {found.example!r})")
     return y, None if parts is None else placed(parts, found.rows), notes
@@ -83,7 +91,7 @@ def chosen_split(
             others = row_ids(table, roles, labels)
             return found if others is None else placed(found, match_ids(ids, others, labels).rows), []
     if Path(split).exists():
-        return from_file(Path(split), ids, np.full(len(ids), -1) if y is None else y)
+        return from_file(Path(split), ids, np.full(len(ids), -1) if y is None else y, columns)
     raise ValueError(f"--split {split}: neither a column ({', '.join(rows.column_names)}) nor a file of ids")
 
 

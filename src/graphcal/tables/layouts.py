@@ -11,13 +11,15 @@ Where a table holds calibrated scores (calibrated_...) beside others, the calibr
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 
+from graphcal.containers.batches import holds_text
 from graphcal.tables.classes import canonical_name
 from graphcal.tables.kinds import kind_named
 
@@ -29,16 +31,23 @@ ROLES = {  # what a column is for, and the names it is known by; a name of your 
     "prediction": ("prediction", "predictedclass", "predicted_class", "predicted", "pred", "target_pred", "y_pred"),
     "confidence": ("calibrated_confidence", "confidence", "conf"),
     "class": ("class",),
-    "source": ("src", "source", "src_nid", "source_id", "from"),
-    "target": ("dst", "target", "dst_nid", "target_id", "to"),
+    "source": ("src", "source", "src_nid", "source_id", "src_id", "src_node", "sourcenodeid", "from"),
+    "target": ("dst", "target", "dst_nid", "target_id", "dst_id", "dst_node", "targetnodeid", "to"),
     "scores": (),
 }
-KIND_WORDS = {"log_prob": "log-probs", "logprob": "log-probs", "prob": "probs", "logit": "logits"}
+OTHER_NAMES = ("id", "source", "target")  # of a node: files may call it each by its own name
+KIND_WORDS = {
+    "log_prob": "log-probs", "logprob": "log-probs", "log_proba": "log-probs", "prob": "probs", "proba": "probs",
+    "probability": "probs", "logit": "logits",
+}  # fmt: skip
 _WORDS = "|".join(KIND_WORDS)
 PREFIXED = re.compile(rf"(calibrated_)?({_WORDS})_(.+)", re.IGNORECASE)
 SUFFIXED = re.compile(rf"(.+?)_({_WORDS})", re.IGNORECASE)
-WHOLE_ROW = re.compile(rf"(calibrated_)?({_WORDS})s", re.IGNORECASE)
-ONE_NUMBER = re.compile(rf"(calibrated_)?({_WORDS}|score)", re.IGNORECASE)
+WHOLE_ROW = re.compile(rf"(calibrated_)?(?:({_WORDS})s|probabilities)", re.IGNORECASE)
+ONE_NUMBER = re.compile(rf"(calibrated_)?({_WORDS}|score)s?", re.IGNORECASE)
+NUMBERED = re.compile(r"(.*?)[ _.]?([0-9]+)")  # score_3, p3, 3
+REMEMBERED = b"graphcal.table"  # key in the metadata of a schema
+KEPT_ROLES = ("id", "label", "class", "source", "target")
 OPPOSITE = {"True": "False", "true": "false", "TRUE": "FALSE", "1": "0"}  # of the class a single column is named after
 
 
@@ -54,17 +63,20 @@ class TableLayout:
 
 
 def roles_of(names: list[str], given: Mapping[str, str], where: str | Path) -> dict[str, str]:
-    """Which column has which role: as given, else by the names a role is known by."""
+    """Which column has which role: as given, else by the names a role is known by.
+
+    One --columns goes with several files: predictions may say ``paper`` where labels say ``nid``. `check_given` refuses names
+    that no file has.
+    """
     unknown = sorted(set(given) - set(ROLES))
     if unknown:
         raise ValueError(f"--columns: unknown role {unknown[0]!r}; choose among {', '.join(ROLES)}")
     by_lower = {name.lower(): name for name in reversed(names)}
     found = {}
     for role, known in ROLES.items():
-        if role in given:
-            if given[role] in names:
-                found[role] = given[role]
-        else:
+        if given.get(role) in names:
+            found[role] = given[role]
+        elif role not in given or role in OTHER_NAMES:
             match = next((by_lower[name] for name in known if name in by_lower), None)
             if match is not None:
                 found[role] = match
@@ -85,17 +97,23 @@ def find_layout(
     kind = None if kind is None else kind_named(kind)
     roles = roles_of(schema.names, columns or {}, where)
     found = [layout for layout in _possible(schema, kind, roles, classes, where) if form in (None, layout.form)]
-    calibrated = [layout for layout in found if layout.scores[0].lower().startswith("calibrated_")]
+    calibrated = [layout for layout in found if is_calibrated(layout)]
     found = calibrated or found
     if len(found) > 1 and kind is not None:
         found = [layout for layout in found if layout.kind == kind]
+    if not found and form is None and "prediction" in roles:
+        raise ValueError(
+            f"{where}: the column {roles['prediction']!r} is a class without its confidence, which cannot be calibrated; write "
+            f"the scores beside it, as prob_0.. or logit_0.., or its probability as `confidence`. The columns are "
+            f"{', '.join(schema.names)}"
+        )
     if len(found) != 1:
         what = "none of them" if not found else " and ".join(_described(layout) for layout in found)
         raise ValueError(
             f"{where}: expected columns prob_0.., logit_0.. or log_prob_0.. (or one list column probs, logits, log_probs; or "
             f"class with prob; or prediction with confidence; or one column prob), found {what}; the columns are "
-            f"{', '.join(schema.names)}. --kind {'|'.join(('logits', 'log-probs', 'probs'))} says what a column without such a "
-            "name holds, --columns scores=NAME which one it is"
+            f"{', '.join(schema.names)}. --kind {'|'.join(('logits', 'log-probs', 'probs'))} says what columns without such "
+            "names hold (score_0.., or those that --classes names), --columns scores=NAME which one it is"
         )
     layout = found[0]
     if not layout.kind:
@@ -103,6 +121,43 @@ def find_layout(
             f"{where}: the column {layout.scores[0]!r} does not say what it holds; say --kind logits, log-probs or probs"
         )
     return layout
+
+
+def remembering(schema: pa.Schema, classes: Sequence[str], roles: Mapping[str, str]) -> pa.Schema:
+    """The schema of a table that remembers its classes, which a list of scores cannot say, and names of columns of your own."""
+    columns = {role: name for role, name in roles.items() if role in KEPT_ROLES and name in schema.names}
+    about = json.dumps({"classes": list(classes), "columns": columns})
+    return schema.with_metadata({**(schema.metadata or {}), REMEMBERED: about.encode()})
+
+
+def remembered(schema: pa.Schema) -> tuple[tuple[str, ...] | None, dict[str, str]]:
+    """The classes and the columns that a table of ours remembers."""
+    try:
+        about = json.loads((schema.metadata or {}).get(REMEMBERED, b"{}"))
+        classes = tuple(map(str, about.get("classes", ()))) or None
+        return classes, {role: name for role, name in about.get("columns", {}).items() if name in schema.names}
+    except (ValueError, AttributeError, TypeError):
+        return None, {}
+
+
+def check_kind(layout: TableLayout, kind: str | None, where: str | Path) -> None:
+    """Refuse a --kind that says another thing than the columns' names do."""
+    if kind is None or layout.kind == kind_named(kind) or is_calibrated(layout):
+        return
+    raise ValueError(
+        f"{where}: the column {layout.scores[0]!r} is called {layout.kind}, --kind says {kind}: which is it? Rename the column "
+        "or leave out --kind"
+    )
+
+
+def check_given(given: Mapping[str, str], names: Collection[str], where: str | Path, roles: Collection[str]) -> None:
+    """Refuse a column that --columns names and no file has."""
+    for role in (role for role in given if role in roles):
+        if given[role] not in names:
+            raise ValueError(
+                f"{where}: no column {given[role]!r}, which --columns {role}={given[role]} names; the columns are "
+                f"{', '.join(names)}"
+            )
 
 
 def _described(layout: TableLayout) -> str:
@@ -123,33 +178,52 @@ def _possible(
             found.append(TableLayout("wide", kind, tuple(by_class[c] for c in classes), classes, roles))
     for name in [named] if named else schema.names:
         word = WHOLE_ROW.fullmatch(name)
-        said = KIND_WORDS[word[2].lower()] if word else kind or ""
+        said = KIND_WORDS[(word[2] or "prob").lower()] if word else kind or ""
         if is_list(schema.field(name).type) and (word or named or (name not in roles.values() and kind)):
             found.append(TableLayout("list", said, (name,), None, roles))
-        elif named is None and pa.types.is_string(schema.field(name).type) and word:
+        elif named is None and holds_text(schema.field(name).type) and (word or (kind and name.lower() == "scores")):
             found.append(TableLayout("list", said, (name,), None, roles))  # joined by ';'
     lists = [n for n in schema.names if is_list(schema.field(n).type) and n in roles.values() and kind]
     if not found and len(lists) == 1:  # GraphStorm calls its list `pred`
         found.append(
             TableLayout("list", kind or "", (lists[0],), None, {r: n for r, n in roles.items() if n != lists[0]})
         )
-    if found:
-        return found
-    for name in [named] if named else schema.names:
-        word = ONE_NUMBER.fullmatch(name)
-        numeric = is_number(schema.field(name).type)
-        if not (word or named):
-            continue
-        said = (KIND_WORDS.get(word[2].lower()) if word else None) or kind or ""
-        if numeric and {"class", "id"} <= set(roles):
-            found.append(TableLayout("long", said, (name,), None, roles))
-        elif numeric:
-            found.append(TableLayout("binary", said, (name,), None, roles))
-        elif named and pa.types.is_string(schema.field(name).type):
-            found.append(TableLayout("list", said, (name,), None, roles))
+    if found:  # fraud_PROB and, calibrated, calibrated_prob
+        return found + _one_column(
+            schema, kind, roles, [n for n in schema.names if n == "calibrated_prob" and not named]
+        )
+    found = _one_column(schema, kind, roles, [named] if named else schema.names)
     if not found and {"prediction", "confidence"} <= set(roles):
         found.append(TableLayout("top-label", "probs", (roles["confidence"],), None, roles))
+    if not found and kind and named is None:
+        found = [TableLayout("wide", kind, columns, None, roles) for columns in _numbered(schema, roles)]
     return found
+
+
+def _one_column(schema: pa.Schema, kind: str | None, roles: dict[str, str], names: Sequence[str]) -> list[TableLayout]:
+    """Long and binary layouts, whose scores are one column of numbers; numbers written as text are numbers."""
+    found = []
+    for name in names:
+        word, named = ONE_NUMBER.fullmatch(name), name == roles.get("scores")
+        text = holds_text(schema.field(name).type)
+        if not (word or named) or not (text or is_number(schema.field(name).type)):
+            continue
+        said = (KIND_WORDS.get(word[2].lower()) if word else None) or kind or ""
+        joined = text and (named or name.lower().endswith("s"))  # by ';'
+        form = "list" if joined else "long" if {"class", "id"} <= set(roles) else "binary"
+        found.append(TableLayout(form, said, (name,), None, roles))
+    return found
+
+
+def _numbered(schema: pa.Schema, roles: dict[str, str]) -> list[tuple[str, ...]]:
+    """Columns of numbers that are counted from 0 without a gap, by what their names begin with: score_0, score_1, ..."""
+    groups: dict[str, dict[int, str]] = {}
+    for name in schema.names:
+        match = NUMBERED.fullmatch(name)
+        if match and name not in roles.values() and is_number(schema.field(name).type):
+            groups.setdefault(match[1].lower(), {})[int(match[2])] = name
+    whole = [group for group in groups.values() if len(group) > 1 and set(group) == set(range(len(group)))]
+    return [tuple(group[k] for k in range(len(group))) for group in whole]
 
 
 def _wide(schema: pa.Schema, roles: dict[str, str], where: str | Path) -> list[TableLayout]:
@@ -165,7 +239,9 @@ def _wide(schema: pa.Schema, roles: dict[str, str], where: str | Path) -> list[T
     found = []
     for (kind, _), group in groups.items():
         numbers = [c for c in group if c.isdigit()]
-        if len(numbers) == len(group):
+        if numbers == ["1"] and kind == "probs" and len(group) == 1:  # of the second class: the first has the rest
+            found.append(TableLayout("binary", kind, (group["1"],), None, roles))
+        elif len(numbers) == len(group):
             last = max(map(int, numbers))
             if last >= len(group):
                 gap = next(k for k in range(last) if str(k) not in group)
@@ -182,6 +258,10 @@ def _wide(schema: pa.Schema, roles: dict[str, str], where: str | Path) -> list[T
         else:
             found.append(TableLayout("wide", kind, tuple(group.values()), tuple(group), roles))
     return found
+
+
+def is_calibrated(layout: TableLayout) -> bool:
+    return layout.scores[0].lower().startswith("calibrated_")
 
 
 def is_list(kind: pa.DataType) -> bool:

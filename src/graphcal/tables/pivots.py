@@ -7,7 +7,7 @@ each. Accuracy and calibration error of the confidence are then exact; NLL and B
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from graphcal.tables.blocks import numbers_of
-from graphcal.tables.classes import WHOLE, Classes, canonical, class_numbers
+from graphcal.tables.classes import NONE, WHOLE, Classes, canonical, class_numbers
 from graphcal.tables.joining import plain_ids
 from graphcal.tables.layouts import TableLayout
 
@@ -40,14 +40,12 @@ def long_block(
     table: pa.Table, layout: TableLayout, names: tuple[str, ...] | None, where: str | Path
 ) -> tuple[np.ndarray, Classes]:
     """Scores (C, N) of a long table, and its classes."""
-    present = [
-        v for v in pc.unique(canonical(table[layout.roles["class"]], where, "class")).to_pylist() if v is not None
-    ]
-    order = Classes(names, declared=True) if names is not None else Classes(sorted_names(present))
+    present = classes_in(table[layout.roles["class"]], where, layout.roles["class"])
+    order = Classes(names, declared=True) if names is not None else Classes(sorted_names(list(present)))
     row, label = long_codes(table, layout, order, where)
     if (label < 0).any():
         raise ValueError(f"{where}: row {int((label < 0).argmax())} has no class in column {layout.roles['class']!r}")
-    count, rows = len(order.names), int(row.max()) + 1
+    count, rows = len(order.names), int(row.max(initial=-1)) + 1
     seen = np.bincount(row * count + label, minlength=rows * count)
     if (seen != 1).any():
         at = int((seen != 1).argmax())
@@ -78,11 +76,26 @@ def top_label_classes(
     """The classes that are declared, or those that occur among predictions and labels."""
     if names is not None:
         return Classes(names, declared=True)
-    columns = [rows[layout.roles["prediction"]], *labels]
-    seen = {v for c in columns for v in pc.unique(canonical(c, where, "prediction")).to_pylist() if v is not None}
-    if len(seen) < 2:
-        raise ValueError(f"{where}: only {len(seen)} class occurs; say all of them with --classes")
-    return Classes(sorted_names(list(seen)))
+    name = layout.roles["prediction"]
+    predicted = classes_in(rows[name], where, name)
+    labelled = {v for column in labels for v in classes_in(column, where, "label")}
+    if labelled and not labelled & predicted:
+        raise ValueError(
+            f"{where}: no label ({_some(labelled)}) occurs among the predictions ({_some(predicted)}): are they written "
+            "in two ways? Say --classes with all names, number 0 first"
+        )
+    if len(predicted | labelled) < 2:
+        raise ValueError(f"{where}: only {len(predicted | labelled)} class occurs; say all of them with --classes")
+    return Classes(sorted_names(list(predicted | labelled)))
+
+
+def classes_in(column: pa.ChunkedArray, where: str | Path, name: str) -> set[str]:
+    """The classes that occur in a column."""
+    return {v for v in pc.unique(canonical(column, where, name)).to_pylist() if v not in (None, NONE)}
+
+
+def _some(names: Collection[str]) -> str:
+    return ", ".join(sorted_names(list(names))[:4])
 
 
 def top_label_block(

@@ -21,9 +21,19 @@ from graphcal.tables.blocks import scores_of
 from graphcal.tables.classes import Classes, class_numbers, declared
 from graphcal.tables.joining import duplicates, row_ids
 from graphcal.tables.kinds import Kind, kind_of
-from graphcal.tables.labelling import chosen_split, joined_labels, label_names, labels_and_split
-from graphcal.tables.layouts import TableLayout, find_layout, is_list
+from graphcal.tables.labelling import chosen_split, joined_labels, label_names, labels_and_split, table_of
+from graphcal.tables.layouts import (
+    ROLES,
+    TableLayout,
+    check_given,
+    check_kind,
+    find_layout,
+    is_calibrated,
+    is_list,
+    remembered,
+)
 from graphcal.tables.pivots import long_block, long_rows, top_label_block, top_label_classes
+from graphcal.tables.shards import one_table
 from graphcal.tables.sources import Source, source_of
 from graphcal.tables.splits import RowSplit
 
@@ -43,6 +53,7 @@ class PredictionTable:
     layout: TableLayout
     source: Source
     notes: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()  # of label and split, what came from other files
 
     @property
     def log_probs(self) -> Tensor:
@@ -110,29 +121,43 @@ def _read_table(
     source: str | None,
 ) -> PredictionTable:
     files = source_of(path, source)
-    given = {**files.columns, **(columns or {})}
-    names = declared(classes)
     tables = [files.read(shard) for shard in files.shards]
+    names = declared(classes)
     check_shards(tables, files, names is not None)
-    found = find_layout(tables[0].schema, kind or files.kind, layout, given, names, files.shards[0])
+    schema = next(table.schema for table in tables if table.num_rows)
+    our_classes, our_columns = remembered(schema)
+    given = {**files.columns, **our_columns, **(columns or {})}
+    found = find_layout(schema, kind or files.kind, layout, given, names, files.shards[0])
+    check_kind(found, kind, files.shards[0])
+    if names is None and is_calibrated(found):
+        names = our_classes
+    check_classes(tables, found, files.shards)
+    check_columns_given(columns or {}, schema, labels, split, files.shards[0])
     notes = list(files.notes)
     scores, order, rows = assembled(tables, found, names, files.shards, label_names(tables, found, labels, columns))
     what = kind_of(found.kind, scores, path)
     logits = torch.from_numpy(np.ascontiguousarray(what.logits(scores, path).T))
-    ids, has_ids = ids_of(rows, found, path)
+    ids, has_ids = ids_of(rows, found, path, len(logits))
     if has_ids and duplicates(ids):
         notes.append(f"{duplicates(ids):,} rows repeat an id")
     check_predictions(rows, found, scores, order, path)
     y, parts = labels_and_split(rows, found, order, path, columns or {})
+    joined = []
     if labels is not None:
-        y, parts, said = joined_labels(Path(labels), ids, has_ids, order, columns or {})
+        joined.append("label")
+        y, labels_parts, said = joined_labels(Path(labels), ids, has_ids, order, columns or {})
+        if labels_parts is not None:
+            joined.append("split")
+            parts = labels_parts
         notes += said
     if split is not None:
+        joined.append("split")
         parts, said = chosen_split(split, rows, parts, ids, y, labels, columns or {})
         notes += said
     return PredictionTable(
-        ids, logits, None if y is None else torch.from_numpy(y), order.names, parts, what, found, files, tuple(notes)
-    )
+        ids, logits, None if y is None else torch.from_numpy(y), order.names, parts, what, found, files, tuple(notes),
+        tuple(joined),
+    )  # fmt: skip
 
 
 def check_shards(tables: Sequence[pa.Table], files: Source, classes: bool) -> None:
@@ -149,6 +174,32 @@ def check_shards(tables: Sequence[pa.Table], files: Source, classes: bool) -> No
         raise ValueError(f"{files.shards[0]}: the table has no rows")
 
 
+def check_classes(tables: Sequence[pa.Table], layout: TableLayout, shards: Sequence[Path]) -> None:
+    """Refuse a shard of a wide table that has scores of more classes than the others."""
+    if layout.form != "wide":
+        return
+    first = set(tables[0].column_names)
+    for shard, table in zip(shards, tables):
+        more = [name for name in table.column_names if name not in first]
+        whole = find_layout(table.schema, layout.kind, None, layout.roles, layout.names, shard) if more else layout
+        strange = [name for name in whole.scores if name not in layout.scores]
+        if strange:
+            raise ValueError(f"{shard}: a column {strange[0]!r} of scores, which {shards[0].name} does not have")
+
+
+def check_columns_given(
+    columns: Mapping[str, str],
+    schema: pa.Schema,
+    labels: str | Path | None,
+    split: str | Path | None,
+    where: str | Path,
+) -> None:
+    """Refuse names in --columns that neither the predictions nor their labels nor their split have."""
+    others = [path for path in (labels, split) if path is not None and Path(path).exists()]
+    names = dict.fromkeys([*schema.names, *(name for path in others for name in table_of(path).column_names)])
+    check_given(columns, names, where, set(ROLES) - {"source", "target"})  # those are of edges, and checked there
+
+
 def assembled(
     tables: Sequence[pa.Table],
     layout: TableLayout,
@@ -158,12 +209,12 @@ def assembled(
 ) -> tuple[np.ndarray, Classes, pa.Table]:
     """Scores (C, N), the classes in their order, and the table's other columns, one row per prediction."""
     if layout.form == "long":
-        whole = pa.concat_tables(tables, promote_options="permissive")
+        whole = one_table(tables)
         scores, order = long_block(whole, layout, names, shards[0])
         return scores, order, long_rows(whole, layout)
     scored = set(layout.scores) if layout.form != "top-label" else set()
     others = [name for name in tables[0].column_names if name not in scored]
-    rows = pa.concat_tables([table.select(others) for table in tables], promote_options="permissive")
+    rows = one_table([table.select(others) for table in tables])
     if layout.form == "top-label":
         order = top_label_classes(rows, layout, names, labels, shards[0])
         return top_label_block(rows, layout, order, shards[0]), order, rows
@@ -189,24 +240,17 @@ def class_order(count: int, layout: TableLayout, names: tuple[str, ...] | None, 
     return Classes.numbered(count) if names is None else Classes(names, declared=True)
 
 
-def ids_of(rows: pa.Table, layout: TableLayout, where: str | Path) -> tuple[pa.Array, bool]:
+def ids_of(rows: pa.Table, layout: TableLayout, where: str | Path, count: int) -> tuple[pa.Array, bool]:
     found = row_ids(rows, layout.roles, where)
-    return (pa.array(np.arange(rows.num_rows)), False) if found is None else (found, True)
+    return (pa.array(np.arange(count)), False) if found is None else (found, True)
 
 
 def check_predictions(
     rows: pa.Table, layout: TableLayout, scores: np.ndarray, order: Classes, where: str | Path
 ) -> None:
     """A column of predictions must name the class of the highest score: else the order of the classes is another one."""
-    name = layout.roles.get("prediction")
-    ours = layout.scores[0].startswith("calibrated_")  # beside the scores of the engine, which may be called pred
-    if (
-        name is None
-        or name not in rows.column_names
-        or layout.form in ("long", "top-label")
-        or layout.names is not None
-        or ours
-    ):
+    name = "calibrated_prediction" if is_calibrated(layout) else layout.roles.get("prediction")
+    if name not in rows.column_names or layout.form in ("long", "top-label") or layout.names is not None:
         return
     if is_list(rows.schema.field(name).type):
         return
@@ -217,10 +261,19 @@ def check_predictions(
     top = scores.max(0)
     at_said = np.take_along_axis(scores, np.maximum(said, 0)[None], 0)[0]
     wrong = (said >= 0) & (top - at_said > TIE)
-    if wrong.mean() > 0.01:
+    if wrong.mean() > 0.01 and not is_threshold(said, scores):
         row = int(wrong.argmax())
         raise ValueError(
             f"{where}: column {name!r} is not the class of the highest score in {wrong.mean():.0%} of the rows (first: row {row} "
             f"says {order.names[said[row]]}, the highest is that of {order.names[int(scores[:, row].argmax())]}): the classes "
             f"{order.shown()} are in another order than the scores"
         )
+
+
+def is_threshold(said: np.ndarray, scores: np.ndarray) -> bool:
+    """Whether predictions of two classes say the second from some score on, be it another than the middle."""
+    if len(scores) != 2:
+        return False
+    margin = scores[1] - scores[0]
+    first, second = margin[said == 0], margin[said == 1]
+    return not len(first) or not len(second) or bool(first.max() <= second.min())

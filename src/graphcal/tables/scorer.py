@@ -54,7 +54,10 @@ class Scorer:
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """The columns that come out for the columns that go in."""
-        return self(pa.RecordBatch.from_pylist([], schema=schema)).schema
+        batch, count = pa.RecordBatch.from_pylist([], schema=schema), len(self.classes)
+        nobody = np.empty((count, 0), np.float32), np.empty(0, np.int16), np.empty(0, np.float32)
+        added = calibrated_columns(batch, self.layout, self.classes, *nobody)
+        return with_columns(batch, added, () if self.keep_scores else self.layout.scores).schema
 
     def profiled(
         self,
@@ -130,6 +133,18 @@ def with_columns(batch: Batch, added: Mapping[str, pa.Array], dropped: Sequence[
     kept = {name: batch[name] for name in batch.schema.names if name not in added and name not in dropped}
     columns = {**kept, **added}
     return type(batch).from_arrays(list(columns.values()), names=list(columns))
+
+
+def check_shard(scorer: Scorer, batch: pa.RecordBatch, where: str | Path) -> None:
+    """Refuse a shard that lacks a column, and a wide one that has scores of more classes than the calibration knows."""
+    check_columns(batch, scorer.layout, where)
+    if scorer.layout.form != "wide":
+        return
+    given = pa.schema([field for field in batch.schema if not field.name.startswith("calibrated_")])
+    found = find_layout(given, scorer.kind.name, "wide", scorer.layout.roles, scorer.layout.names, where)
+    more = [name for name in found.scores if name not in scorer.layout.scores]
+    if more and not set(scorer.layout.scores) - set(found.scores):
+        raise ValueError(f"{where}: a column {more[0]!r} of scores, which is none of {', '.join(scorer.classes)}")
 
 
 def scorer_of(

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from graphcal.files import atomic_file, check_writable, write_atomically
 from graphcal.persist import restore
@@ -27,8 +28,9 @@ from graphcal.tables.contexts import GraphFiles, Progress, TableContext, edges_c
 from graphcal.tables.execution import run_jobs
 from graphcal.tables.exporting import parquet_writer
 from graphcal.tables.jobs import ScoreJob, digest, fingerprint, finished, first_batch, jobs_of, remove_partials
+from graphcal.tables.layouts import remembering
 from graphcal.tables.profiles import Profile, drift
-from graphcal.tables.scorer import Scorer, scorer_of
+from graphcal.tables.scorer import Scorer, check_shard, scorer_of
 from graphcal.tables.shards import BATCH
 from graphcal.tables.sources import Source, source_of
 
@@ -73,7 +75,7 @@ def score(
             context is not None and scorer.layout.form == "long"
         ):  # rows of the context are predictions, not rows of the file
             jobs = [replace(job, first_row=context.starts[str(job.shard)]) for job in jobs]
-        work = partial(score_job, scorer, files, context, key)
+        work = partial(score_job, scorer, files, context, key, scorer.schema(sample.schema))
         for result in run_jobs(work, jobs, engine, workers, address):
             found.append(result)
             if progress:
@@ -122,8 +124,10 @@ def summarised(known: Mapping[str, Any], found: Sequence[Mapping[str, Any]], cla
     return summary
 
 
-def score_job(scorer: Scorer, files: Source, context: TableContext | None, key: str, job: ScoreJob) -> dict[str, Any]:
-    """Write one file, or keep it where it is whole and was made from the same."""
+def score_job(
+    scorer: Scorer, files: Source, context: TableContext | None, key: str, empty: pa.Schema, job: ScoreJob
+) -> dict[str, Any]:
+    """Write one file, or keep it where it is whole and was made from the same; of a shard without rows the ``empty`` one."""
     made_from = digest(key, job.shard.name, repr(job.row_groups), fingerprint(job.shard))
     done = finished(job.out, made_from)
     if done is not None:
@@ -133,15 +137,19 @@ def score_job(scorer: Scorer, files: Source, context: TableContext | None, key: 
     try:
         with atomic_file(job.out) as file:
             for batch in files.batches(job.shard, job.row_groups, whole):
+                if writer is None:
+                    check_shard(scorer, batch, job.shard)
                 nearby = None if context is None else partial(context.read, job.first_row + rows)
                 scored, seen = scorer.profiled(batch, nearby, job.shard, job.groups_first_row + rows)
-                writer = writer or parquet_writer(file.name, scored.schema)
+                writer = writer or parquet_writer(
+                    file.name, remembering(scored.schema, scorer.classes, scorer.layout.roles)
+                )
                 writer.write_batch(scored)
                 profile, rows = profile + seen, rows + batch.num_rows
             result = {"rows": rows, "profile": profile.to_dict(), "kept": 0}
-            if writer is not None:
-                writer.add_key_value_metadata({"graphcal": json.dumps({"made_from": made_from, **result})})
-                writer.close()
+            writer = writer or parquet_writer(file.name, remembering(empty, scorer.classes, scorer.layout.roles))
+            writer.add_key_value_metadata({"graphcal": json.dumps({"made_from": made_from, **result})})
+            writer.close()
     except OSError as fault:
         raise ValueError(f"cannot write {job.out}: {fault.strerror or fault}") from None
     return result

@@ -1,6 +1,6 @@
 """Files of any format as Arrow: a path is a file or a folder of shards, a shard is one table.
 
-    .parquet .pq      .csv .tsv      .arrow .feather .ipc      .npz      .pt .pth      .avro (with fastavro)
+    .parquet .pq      .csv .tsv .csv.gz .tsv.gz      .arrow .feather .ipc      .npz      .pt .pth      .avro (with fastavro)
 
 In .npz and .pt files a one-dimensional array is a column, a two-dimensional one a column of lists; a bare tensor in a .pt file
 is the column ``scores``. Nothing that is read can run code: npz without pickles, tensors with ``weights_only``.
@@ -8,27 +8,31 @@ is the column ``scores``. Nothing that is read can run code: npz without pickles
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet as pq
 
 from graphcal.containers.arrow import arrow_batches, arrow_schema
 from graphcal.containers.avro import read_avro
-from graphcal.containers.batches import check_width, refuse_repeats
+from graphcal.containers.batches import holds_text
+from graphcal.containers.csv_files import read_csv
 from graphcal.containers.parquet import parquet_batches, read_parquet
 
 FORMATS = {
     ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv", ".arrow": "arrow", ".feather": "arrow",
-    ".ipc": "arrow", ".npz": "npz", ".pt": "pt", ".pth": "pt", ".avro": "avro",
+    ".ipc": "arrow", ".npz": "npz", ".pt": "pt", ".pth": "pt", ".avro": "avro", ".csv.gz": "csv", ".tsv.gz": "csv",
 }  # fmt: skip
 BATCH = 1 << 17  # rows
+
+
+def format_of(path: Path) -> str | None:
+    """The format of a file by the end of its name; None where it is none of a table."""
+    ending = "".join(path.suffixes[-2:]) if path.suffix.lower() == ".gz" else path.suffix
+    return FORMATS.get(ending.lower())
 
 
 def shards_of(path: str | Path) -> list[Path]:
@@ -38,7 +42,7 @@ def shards_of(path: str | Path) -> list[Path]:
         found = sorted(
             file
             for file in path.rglob("*")
-            if file.suffix.lower() in FORMATS
+            if format_of(file) is not None
             and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
         )
         if not found:
@@ -46,7 +50,7 @@ def shards_of(path: str | Path) -> list[Path]:
         return found
     if not path.exists():
         raise ValueError(f"no predictions at {path}: the file does not exist")
-    if path.suffix.lower() not in FORMATS:
+    if format_of(path) is None:
         came = path.suffix or "a file without a suffix"
         raise ValueError(f"{path}: cannot read {came}; use {', '.join(FORMATS)}")
     return [path]
@@ -70,20 +74,45 @@ def _line(fault: BaseException) -> str:
 def read_shard(path: Path, columns: list[str] | None = None) -> pa.Table:
     """One file as a table; ``columns`` are all it needs to hold in memory, where the format allows."""
     with naming(path):
-        form = FORMATS[path.suffix.lower()]
+        form = format_of(path)
         if form == "parquet":
             return read_parquet(path, columns)
         if form == "arrow":
             return pa.Table.from_batches(list(arrow_batches(path)), arrow_schema(path))
         readers = {"csv": read_csv, "npz": read_npz, "pt": read_pt, "avro": read_avro}
-        table: pa.Table = readers[form](path)
+        table: pa.Table = readers[form or ""](path)
         return table
+
+
+def aligned(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """Tables with the columns of all of them, of one type each: numbers in one and text in another are text."""
+    names = list(dict.fromkeys(name for table in tables for name in table.column_names))
+    kinds = {name: {t.schema.field(name).type for t in tables if name in t.column_names} for name in names}
+    text = [name for name, types in kinds.items() if len(types) > 1 and any(holds_text(kind) for kind in types)]
+    tables = [_with_text(table, text) for table in tables]
+    schema = pa.unify_schemas([table.schema for table in tables], promote_options="permissive")
+    lists = [[t[f.name] if f.name in t.column_names else pa.nulls(len(t), f.type) for f in schema] for t in tables]
+    return [pa.table(columns, names=schema.names).cast(schema) for columns in lists]
+
+
+def _with_text(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    for at, name in enumerate(table.column_names):
+        if name in names:
+            column = table[name]
+            column = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+            table = table.set_column(at, name, column.cast(pa.string()))
+    return table
+
+
+def one_table(tables: Sequence[pa.Table]) -> pa.Table:
+    """One after the other."""
+    return pa.concat_tables(aligned(tables))
 
 
 def batches_of(path: Path, row_groups: range | None = None, size: int = BATCH) -> Iterator[pa.RecordBatch]:
     """One file batch by batch, Parquet row groups and Arrow batches as they lie on the disk; other formats are read whole."""
     with naming(path):
-        form = FORMATS[path.suffix.lower()]
+        form = format_of(path)
         if form == "parquet":
             yield from parquet_batches(path, None, row_groups, size)
         elif form == "arrow":
@@ -96,30 +125,10 @@ def batches_of(path: Path, row_groups: range | None = None, size: int = BATCH) -
 def rows_of(path: Path) -> int:
     """How many rows a file has, from its footer where it has one."""
     with naming(path):
-        if FORMATS[path.suffix.lower()] == "parquet":
+        if format_of(path) == "parquet":
             with pq.ParquetFile(path) as file:
                 return int(file.metadata.num_rows)
         return int(read_shard(path).num_rows)
-
-
-def read_csv(path: Path) -> pa.Table:
-    """A CSV file. Columns of whole numbers written with leading zeros, as ids are, stay text."""
-    mark = "\t" if path.suffix.lower() == ".tsv" else ","
-    check_width(path, mark)
-    parse = pa.csv.ParseOptions(delimiter=mark)
-    head = pa.csv.open_csv(path, parse_options=parse).schema.names
-    refuse_repeats(head, path)
-    ids = {name: pa.string() for name in head if re.search(r"(id|entity|node|src|dst|source|target)$", name, re.I)}
-    convert = pa.csv.ConvertOptions(column_types=ids, null_values=[""], strings_can_be_null=True)
-    table = pa.csv.read_csv(path, parse_options=parse, convert_options=convert)
-    columns = {name: _numbers(column) if name in ids else column for name, column in zip(head, table.columns)}
-    return pa.table(columns) if ids else table
-
-
-def _numbers(ids: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Ids as whole numbers where each is written as one."""
-    plain = pc.match_substring_regex(ids, r"^(0|-?[1-9][0-9]{0,17})$")
-    return ids.cast(pa.int64()) if len(ids) and pc.all(plain).as_py() else ids
 
 
 def read_npz(path: Path) -> pa.Table:
@@ -144,7 +153,8 @@ def read_pt(path: Path) -> pa.Table:
 
 
 def from_arrays(arrays: dict[str, np.ndarray]) -> pa.Table:
-    """Columns of arrays (N,), lists of arrays (N, C)."""
+    """Columns of arrays (N,) and (N, 1), lists of arrays (N, C)."""
+    arrays = {name: a.reshape(-1) if a.ndim == 2 and a.shape[1] == 1 else a for name, a in arrays.items()}
     lengths = {name: (len(a) if a.ndim else 0) for name, a in arrays.items()}
     if len(set(lengths.values())) != 1:
         raise ValueError("the arrays have different lengths: " + ", ".join(f"{k} {n}" for k, n in lengths.items()))

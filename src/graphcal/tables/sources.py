@@ -21,8 +21,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from graphcal.containers.batches import holds_text
 from graphcal.tables.layouts import is_list
-from graphcal.tables.shards import BATCH, batches_of, naming, read_shard, shards_of
+from graphcal.tables.shards import BATCH, batches_of, naming, one_table, read_shard, shards_of
 
 GRAPHSTORM_TABLE = re.compile(r"(pred\.)?predict-\d+_\d+\.(parquet|csv)")
 GRAPHSTORM_TENSOR = re.compile(r"predict-\d+\.pt")
@@ -41,8 +42,16 @@ class Source:
     notes: tuple[str, ...] = ()
     check: Callable[[pa.Schema, Path, bool], None] | None = None  # refuses what cannot be calibrated
 
+    folders: Mapping[Path, Mapping[str, str]] = field(
+        default_factory=dict
+    )  # columns that names of folders say: split=val
+
     def read(self, shard: Path) -> pa.Table:
-        return pa.Table.from_batches(list(self.batches(shard))) if self.ids else read_shard(shard)
+        table = pa.Table.from_batches(list(self.batches(shard))) if self.ids else read_shard(shard)
+        for name, value in self.folders.get(shard, {}).items():
+            if name not in table.column_names:
+                table = table.append_column(name, pa.array([value] * table.num_rows, pa.string()))
+        return table
 
     def batches(self, shard: Path, row_groups: range | None = None, size: int = BATCH) -> Iterator[pa.RecordBatch]:
         if shard not in self.ids:
@@ -59,10 +68,17 @@ class Source:
 def source_of(path: str | Path, name: str | None = None) -> Source:
     """The files at ``path`` as the engine ``name`` writes them; any table of predictions without one."""
     if name is None:
-        return Source(tuple(shards_of(path)))
+        shards = tuple(shards_of(path))
+        return Source(shards, folders={shard: named_folders(shard, Path(path)) for shard in shards})
     if name not in SOURCES:
         raise ValueError(f"--from {name!r} is not known; choose one of {', '.join(SOURCES)}")
     return SOURCES[name](Path(path))
+
+
+def named_folders(shard: Path, root: Path) -> dict[str, str]:
+    """The columns that folders between ``root`` and a shard are named after, as Hive and Spark write them: split=val/."""
+    between = shard.relative_to(root).parts[:-1] if root.is_dir() else ()
+    return dict(part.split("=", 1) for part in between if re.fullmatch(r"[^=]+=[^=]+", part))
 
 
 def graphstorm(path: Path) -> Source:
@@ -116,7 +132,7 @@ def _graphstorm_raw(path: Path, tensors: list[Path]) -> Source:
 
 def _graphstorm_check(schema: pa.Schema, path: Path, classes: bool) -> None:
     name = next((n for n in ("pred", "scores") if n in schema.names), None)
-    if name is not None and not is_list(schema.field(name).type) and not pa.types.is_string(schema.field(name).type):
+    if name is not None and not is_list(schema.field(name).type) and not holds_text(schema.field(name).type):
         raise ValueError(
             f"{path}: {name!r} is one number per node, a class without its confidence, which cannot be calibrated; run inference "
             "with return_proba: true"
@@ -125,7 +141,7 @@ def _graphstorm_check(schema: pa.Schema, path: Path, classes: bool) -> None:
 
 def original_ids(numbers: pa.ChunkedArray, folder: Path) -> pa.ChunkedArray:
     """The ids that GraphStorm's numbers stand for."""
-    table = pa.concat_tables([read_shard(file) for file in shards_of(folder)])
+    table = one_table([read_shard(file) for file in shards_of(folder)])
     new, orig = ("new", "orig") if "new" in table.column_names else ("node_int_id", "node_str_id")
     if not {new, orig} <= set(table.column_names):
         raise ValueError(f"{folder}: expected columns 'orig' and 'new', found {', '.join(table.column_names)}")

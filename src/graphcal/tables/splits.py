@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from graphcal.datasets.graph_tables import encode_split
 from graphcal.tables.joining import is_of_edges, match_ids, row_ids
 from graphcal.tables.layouts import roles_of
-from graphcal.tables.shards import read_shard, shards_of
+from graphcal.tables.shards import one_table, read_shard, shards_of
 
 PARTS = ("train", "val", "test")
 
@@ -42,10 +44,31 @@ def placed(split: RowSplit, rows: np.ndarray) -> RowSplit:
     return RowSplit(*(np.where(there, getattr(split, part)[rows], False) for part in PARTS))
 
 
-def from_file(path: Path, ids: pa.Array, y: np.ndarray) -> tuple[RowSplit, list[str]]:
+def split_in(table: pa.Table, roles: Mapping[str, str], where: str | Path) -> RowSplit | None:
+    """The split that a table has: a column of words, or columns train_mask, val_mask and test_mask, as PyG has them."""
+    if "split" in roles:
+        return from_words(table[roles["split"]], where, roles["split"])
+    there = [f"{part}_mask" in table.column_names for part in PARTS]
+    if not there[1] or not all(
+        pa.types.is_boolean(table.schema.field(f"{part}_mask").type) for part, has in zip(PARTS, there) if has
+    ):
+        return None
+    masks = [
+        np.asarray(pc.fill_null(table[f"{part}_mask"], False).combine_chunks().to_numpy(zero_copy_only=False), bool)
+        if has
+        else np.zeros(table.num_rows, bool)
+        for part, has in zip(PARTS, there)
+    ]
+    train, val, test = masks
+    if (train & val).any() or (train & test).any() or (val & test).any():
+        raise ValueError(f"{where}: rows are in two of train_mask, val_mask and test_mask; a row has one part")
+    return RowSplit(train, val, test if there[2] else ~train & ~val)
+
+
+def from_file(path: Path, ids: pa.Array, y: np.ndarray, columns: Mapping[str, str]) -> tuple[RowSplit, list[str]]:
     """A table of id and split; or of ids alone: those are fitted on, all other labelled rows measure."""
-    table = pa.concat_tables([read_shard(shard) for shard in shards_of(path)])
-    roles = roles_of(table.column_names, {}, path)
+    table = one_table([read_shard(shard) for shard in shards_of(path)])
+    roles = roles_of(table.column_names, columns, path)
     others = row_ids(table, roles if is_of_edges(roles) else {"id": roles.get("id", table.column_names[0])}, path)
     found = match_ids(ids, others, path)
     notes = [f"{path}: {found.unknown:,} ids have no prediction"] if found.unknown else []
