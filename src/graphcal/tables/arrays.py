@@ -43,8 +43,9 @@ def arrays_of(scores: Any, y: Any, kind: str | None, classes: Sequence[str] | No
         if kind is None:
             raise ValueError("an array does not say what it holds: give kind='logits', 'log-probs' or 'probs'")
         name = kind_named(kind)
-        values = np.asarray(scores.detach().cpu() if isinstance(scores, torch.Tensor) else scores)
+        values = as_numpy(scores)
         values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float32)
+        values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
         block = both_classes(values, name) if values.ndim == 1 else np.ascontiguousarray(values.T)
         if block.ndim != 2 or len(block) < 2:
             raise ValueError(
@@ -57,11 +58,32 @@ def arrays_of(scores: Any, y: Any, kind: str | None, classes: Sequence[str] | No
         raise ValueError(f"scores for {len(block)} classes, but classes names {len(order.names)}")
     what = kind_of(name, block, WHERE)
     logits = torch.from_numpy(np.ascontiguousarray(what.logits(block, WHERE).T))
-    labels = y.detach().cpu().numpy() if isinstance(y, torch.Tensor) else np.asarray(y)
+    refuse_other_order(scores, y)
+    labels = as_numpy(y)
+    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if labels.shape != (len(logits),):
         raise ValueError(f"y must have shape ({len(logits)},) to match the scores, got {labels.shape}")
     column = pa.array(labels.tolist() if labels.dtype == object else labels, from_pandas=True)
     return Arrays(logits, class_numbers(column, order, "y", "y"), what, order.names, layout)
+
+
+def as_numpy(values: Any) -> np.ndarray:
+    """An array or a tensor of any precision as NumPy has it."""
+    if not isinstance(values, torch.Tensor):
+        return np.asarray(values)
+    values = values.detach().cpu()
+    return np.asarray(values.float() if values.dtype == torch.bfloat16 else values)
+
+
+def refuse_other_order(scores: Any, y: Any) -> None:
+    """Refuse labels whose index has that of the scores in another order: rows are taken by their place."""
+    mine, theirs = getattr(scores, "index", None), getattr(y, "index", None)
+    if mine is None or theirs is None or callable(mine) or callable(theirs) or mine.equals(theirs):
+        return
+    if len(mine) == len(theirs) and set(mine) == set(theirs):
+        raise ValueError(
+            "y has the index of the scores in another order, and rows are taken by place: give y.loc[scores.index]"
+        )
 
 
 def table_of(scores: Any) -> pa.Table | None:

@@ -102,12 +102,34 @@ def chosen_rows(y: np.ndarray, on: Any, seed: int) -> tuple[RowSplit, str]:
     val = np.zeros(len(y), dtype=bool)
     if rows.dtype == bool and rows.shape != val.shape:
         raise ValueError(f"on has {len(rows)} entries, but there are {len(y)} rows")
+    if rows.dtype != bool:
+        rows = row_numbers(rows, len(y))
     val[rows] = True
     return RowSplit(np.zeros_like(val), val & (y >= 0), ~val & (y >= 0)), ""
 
 
+def row_numbers(rows: np.ndarray, count: int) -> np.ndarray:
+    """Numbers of rows, each there and named once."""
+    if not np.issubdtype(rows.dtype, np.integer):
+        raise ValueError(
+            f"on must be a mask of {count} booleans or row numbers; got {rows.dtype} of shape {rows.shape}"
+        )
+    if rows.ndim != 1 or (rows < 0).any() or (rows >= count).any():
+        raise ValueError(f"on must name rows 0..{count - 1}; got shape {rows.shape}, {rows.min()}..{rows.max()}")
+    if len(np.unique(rows)) < len(rows):
+        raise ValueError(f"on names rows more than once (first: {rows[0]}): a mask is of booleans, (on == 1)")
+    return rows
+
+
 def edges_of(edges: Any) -> Tensor | None:
-    return None if edges is None else torch.as_tensor(np.asarray(edges), dtype=torch.long)
+    if edges is None:
+        return None
+    found = edges.cpu().numpy() if isinstance(edges, Tensor) else np.asarray(edges)
+    if not np.issubdtype(found.dtype, np.integer):
+        raise ValueError(
+            f"edges must be (2, E) row numbers; got {type(edges).__name__} of {found.dtype} (of a matrix: np.stack(A.nonzero()))"
+        )
+    return torch.as_tensor(found.astype(np.int64))
 
 
 def outputs_of(

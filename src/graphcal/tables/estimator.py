@@ -47,6 +47,8 @@ class CalibratedScores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> CalibratedScores:
         """Fit the calibrator on all rows."""
         block, labels = self._block(X), np.asarray(y)
+        if len(labels) != block.shape[1]:
+            raise ValueError(f"X has {block.shape[1]} rows, y has {len(labels)}")
         self.classes_ = np.unique(labels) if self.classes is None else np.asarray(self.classes)
         if len(self.classes_) != len(block):
             raise ValueError(
@@ -65,11 +67,18 @@ class CalibratedScores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         study = Study.of([out], {self.calibrator: CALIBRATORS[self.calibrator]()}, on=everyone)
         self.calibration_ = study.fitted[self.calibrator][0].calibration
         self.n_features_in_ = len(block)
+        if hasattr(X, "columns"):
+            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Calibrated probabilities."""  # (n, C)
         check_is_fitted(self, "calibration_")
+        known = getattr(self, "feature_names_in_", None)
+        if known is not None and hasattr(X, "columns") and list(X.columns) != list(known):
+            raise ValueError(
+                f"X has the columns {list(X.columns)}, the calibrator was fitted on {list(known)}, in this order"
+            )
         block = self._block(X)
         if len(block) != len(self.classes_):
             raise ValueError(
