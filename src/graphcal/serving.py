@@ -164,11 +164,19 @@ class CalibratedModel(nn.Module):
             graph.train_mask = check_mask(self._train_mask, int(graph.num_nodes), "train_mask", may_be_empty=True)
             return
         known = [keys for name, keys in self.calibration.named_buffers() if name.split(".")[-1] == "train_keys"]
-        keys = node_keys(graph) if known and len(known[0]) else None
-        if keys is not None:
-            found = torch.isin(keys, known[0].to(keys.device))
-            if found.any():
-                graph.train_mask = found
+        if not known or not len(known[0]):
+            return
+        keys = node_keys(graph)
+        found = None if keys is None else torch.isin(keys, known[0].to(keys.device))
+        if found is not None and bool(found.any()):
+            graph.train_mask = found
+        elif found is None or graph.x.dtype != torch.float32:
+            said = "no node features are" if found is None else f"these are in {graph.x.dtype}, and none is"
+            warnings.warn(
+                f"training nodes are recognised by their features, and {said} known from the fit: all nodes are taken for new. "
+                "Say which nodes are training nodes: CalibratedModel(..., train_mask=)",
+                stacklevel=3,
+            )
 
     def _outputs(self, logits: Tensor, graph: Data, model: SeenModel, call: Call) -> Outputs:
         if not self.calibration.reads_hidden:

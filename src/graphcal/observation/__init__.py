@@ -71,7 +71,7 @@ def observe(
     if data is None:
         raise ValueError("observe needs a graph: observe(model, data), or observe(model, loader=...)")
     inner, graph = in_single_precision(unwrapped(model)), plain_graph(data, node_type)
-    data = _in_single_precision(data)
+    data = _as_precise_as(inner, data)
     if isinstance(data, HeteroData):
         node_type = type_of(data, node_type)
 
@@ -163,9 +163,12 @@ class _Linears:
         return None
 
 
-def _in_single_precision(data: Any) -> Any:
-    halves = (torch.float16, torch.bfloat16)
-    return copy.copy(data).apply(lambda t: t.float() if t.dtype in halves else t)
+def _as_precise_as(model: nn.Module, data: Any) -> Any:
+    """The graph in the precision of the model: single, or double where it has weights of that."""
+    kinds = (torch.float16, torch.bfloat16)
+    double = any(parameter.dtype == torch.float64 for parameter in model.parameters())
+    wanted, others = (torch.float64, (*kinds, torch.float32)) if double else (torch.float32, kinds)
+    return copy.copy(data).apply(lambda t: t.to(wanted) if t.dtype in others else t)
 
 
 def _weighted(data: Any, edge_weight: Tensor) -> Any:

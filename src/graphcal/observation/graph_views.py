@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data, HeteroData
 
-from graphcal.observation.calls import Call, unwrapped
+from graphcal.observation.calls import ALIASES, Call, unwrapped
 
 KEPT = ("x", "y", "train_mask", "val_mask", "test_mask", "class_names", "n_id", "input_id", "batch_size")
 
@@ -66,7 +66,8 @@ def graph_of_call(model: nn.Module, call: Call, node_type: str | None = None) ->
         if isinstance(value, Data | HeteroData):
             graph = plain_graph(value, node_type)
             return Data(**{k: v for k, v in graph.to_dict().items() if k != "y"})
-        given.update(value if name in ("args", "kwargs") and isinstance(value, dict) else {name: value})
+        named = value if name in ("args", "kwargs") and isinstance(value, dict) else {name: value}
+        given.update({ALIASES.get(key, key): tensor for key, tensor in named.items()})
     edges, x = given.get("edge_index", given.get("edge_index_dict")), given.get("x", given.get("x_dict"))
     if isinstance(edges, dict):
         return _graph_of_dicts(x, edges, node_type)
