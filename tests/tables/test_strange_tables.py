@@ -473,3 +473,17 @@ def test_labels_in_another_order_of_the_index_are_refused():
     estimator = CalibratedScores("ts").fit(frame, Y)
     with pytest.raises(ValueError, match="in this order"):
         estimator.predict_proba(frame[frame.columns[::-1]])
+
+
+def test_scoring_tells_a_training_set_that_is_not_given(tmp_path):
+    edges = write(tmp_path / "e.parquet", src=np.r_[IDS, IDS], dst=np.r_[(IDS + 1) % N, (IDS - 1) % N])
+    path = write(tmp_path / "p.parquet", **KNOWN, **wide("logit_", Z))
+    results = calibrate_files(read_table(path), edges, None, ["graph-scaling"])
+    results.save(tmp_path / "out")
+    calibrator = tmp_path / "out" / "calibrator.safetensors"
+    found = score(calibrator, path, tmp_path / "a", edges=edges)
+    assert "24 training rows; without --train-ids" in found["notes"][0]
+    train = write(tmp_path / "t.parquet", id=IDS[SPLIT == "train"])
+    assert "notes" not in score(calibrator, path, tmp_path / "b", edges=edges, train_ids=train)
+    with pytest.raises(ValueError, match="no column 'paper', which --columns id=paper names"):
+        score(calibrator, path, tmp_path / "c", edges=edges, columns={"id": "paper"})

@@ -51,5 +51,7 @@ def score(
         return
     kept = f", {found['kept']:,} of them kept from before" if found["kept"] else ""
     typer.echo(f"{found['rows']:,} rows in {found['files']:,} file{'s' * (found['files'] > 1)}{kept}: {out}")
+    for note in found.get("notes", ()):
+        typer.echo(note, err=True)
     if "drift" in found:
         typer.echo(drift_text(found["drift"]))

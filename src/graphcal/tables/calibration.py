@@ -169,6 +169,7 @@ def remember(
     conf, pred = log_probs[fresh].exp().max(-1)
     profile = Profile.of(conf.float().numpy(), pred.numpy(), len(classes))
     table: dict[str, Any] = {"kind": kind.name, "digits": kind.digits, "classes": list(classes)}
+    table["training_rows"] = int(split.train.sum())
     if layout is not None:
         columns = {role: name for role, name in layout.roles.items() if role in ("id", "prediction", "class", "scores")}
         if layout.form in ("list", "binary") and len(layout.scores) == 1:

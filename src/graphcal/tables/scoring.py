@@ -28,7 +28,7 @@ from graphcal.tables.contexts import GraphFiles, Progress, TableContext, edges_c
 from graphcal.tables.execution import run_jobs
 from graphcal.tables.exporting import parquet_writer
 from graphcal.tables.jobs import ScoreJob, digest, fingerprint, finished, first_batch, jobs_of, remove_partials
-from graphcal.tables.layouts import remembering
+from graphcal.tables.layouts import ROLES, check_given, remembering
 from graphcal.tables.profiles import Profile, drift
 from graphcal.tables.scorer import Scorer, check_shard, scorer_of
 from graphcal.tables.shards import BATCH
@@ -56,6 +56,9 @@ def score(
     jobs = jobs_of(files, out)
     given = {**files.columns, **(columns or {})}
     sample = first_batch(files, jobs)
+    check_given(
+        columns or {}, sample.schema.names, files.shards[0], set(ROLES) - {"label", "split", "source", "target"}
+    )
     if files.check is not None:
         files.check(sample.schema, files.shards[0], bool((calibration.fitted_on.get("table") or {}).get("classes")))
     scorer = replace(
@@ -81,6 +84,11 @@ def score(
             if progress:
                 progress("scoring", len(found), len(jobs))
     summary = summarised(calibration.fitted_on.get("table") or {}, found, len(scorer.classes))
+    trained = (calibration.fitted_on.get("table") or {}).get("training_rows", 0)
+    if trained and calibration.reads_graph and train_ids is None:
+        summary["notes"] = [
+            f"the calibrator was fitted beside {trained:,} training rows; without --train-ids every row is taken for a new one"
+        ]
     write_atomically(out / "score.json", json.dumps(summary, indent=1) + "\n")
     return summary
 
