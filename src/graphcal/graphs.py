@@ -101,6 +101,7 @@ class Structure:
     edge_index: Tensor  # (2, E) no self loops, no duplicates
     num_nodes: int
     train_mask: Tensor  # (N,)
+    class_names: tuple[str, ...] | None = None  # where the graph says what its classes are called
 
     @cached_property
     def adjacency(self) -> Tensor:  # (N, N) CSR
@@ -171,13 +172,15 @@ def structure(graph: Data | Structure) -> Structure:
         raise ValueError("the graph has no edge_index: this needs the edges, as a (2, E) integer tensor")
     num_nodes = int(graph.num_nodes)
     mask = graph.get("train_mask")
-    made_from = (graph.edge_index, graph.edge_index._version, mask, None if mask is None else mask._version)
+    names = graph.get("class_names")
+    made_from = (graph.edge_index, graph.edge_index._version, mask, None if mask is None else mask._version, names)
     known = _memo.get(graph)
     if known is not None and all(a is b or (isinstance(a, int) and a == b) for a, b in zip(known[0], made_from)):
         return known[1]
     if mask is None:
         mask = torch.zeros(num_nodes, dtype=torch.bool, device=graph.edge_index.device)
-    facts = Structure(simple_edges(graph.edge_index, num_nodes), num_nodes, mask.clone())
+    called = None if names is None else tuple(map(str, names))
+    facts = Structure(simple_edges(graph.edge_index, num_nodes), num_nodes, mask.clone(), called)
     _memo[graph] = (made_from, facts)
     return facts
 

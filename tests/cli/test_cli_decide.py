@@ -137,3 +137,10 @@ def test_exit_codes(tmp_path, labelled, options, code, message):
     found, text = graphcal(tmp_path / "p.parquet", *options, "-o", tmp_path / "d.parquet")
     assert found == code
     assert message in text
+
+
+def test_a_share_is_at_most_one(tmp_path):
+    predictions(tmp_path / "p.parquet")
+    code, _ = graphcal(tmp_path / "p.parquet", "--certify", "100", "-o", tmp_path / "d.parquet")
+    assert code == 2
+    assert not (tmp_path / "d.parquet").exists()

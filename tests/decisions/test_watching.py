@@ -124,6 +124,25 @@ def test_the_command_reads_the_calibrators_reference(tmp_path, reference):
         assert message in str(done.exception)
 
 
+def test_labels_without_a_promise_are_not_denied(reference):
+    log_probs, y = stream(3000, seed=1)
+    found = watch(reference_summary(stream(4000)[0]), log_probs, y)
+    assert found.risk is None
+    assert "against 3,000 labels. No promise is known to test" in found.sentence
+
+
+def test_raw_scores_are_told_from_drift(tmp_path, reference):
+    out = model_outputs()
+    path = gc.save(
+        gc.TemperatureScaling().fit(out, on=out.graph.val_mask), tmp_path / "c.safetensors", reference=reference
+    )
+    log_probs, _ = stream(1500, boast=0.2, seed=5)
+    pq.write_table(pa.table({f"prob_{c}": log_probs[:, c].exp().numpy() for c in range(4)}), tmp_path / "p.parquet")
+    done = CliRunner().invoke(app, ["watch", str(path), str(tmp_path / "p.parquet")])
+    assert done.exit_code == 3
+    assert "'prob_0' is taken as served" in done.output
+
+
 @pytest.mark.parametrize("module", [watching, references, priors], ids=lambda m: m.__name__)
 def test_examples_say_what_happens(module):
     found = doctest.testmod(module)

@@ -149,3 +149,15 @@ def test_the_worst_slice_of_the_scores_is_that_of_the_groups(graph):
     assert score(log_probs[test], graph.y[test], cuts=cuts).worst_slice == pytest.approx(largest)
     assert abs(worst_slice(found).corrected_gap) == pytest.approx(largest)
     assert score(log_probs[test], graph.y[test]).worst_slice < largest  # without the graph the far nodes are not seen
+
+
+def test_slices_call_classes_by_their_names(graph):
+    named = graph.clone()
+    named.class_names = ["cat", "dog", "cow", "hen"]
+    log_probs = confident(graph.y, torch.full((1200,), 0.8, dtype=torch.float64), 0.8, torch.Generator().manual_seed(0))
+    found = measure_slices(log_probs, graph.y, graph.test_mask, structure(named))
+    groups = {s.group for s in found if s.by == "predicted class"}
+    assert groups == {"class cat", "class dog", "class cow", "class hen"}
+    named.class_names = list("abcd")  # facts are remembered, names are not
+    found = measure_slices(log_probs, graph.y, graph.test_mask, structure(named))
+    assert "class a" in {s.group for s in found}

@@ -31,6 +31,7 @@ def decide(
     certify: float = typer.Option(
         1.0,
         min=0.0,
+        max=1.0,
         help="Share of the labelled rows that certify; 0.5 draws half of them at random, the rest is decided.",
     ),
     promise: str = typer.Option(

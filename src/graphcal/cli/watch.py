@@ -43,6 +43,7 @@ def watch(
     from graphcal.cli.arguments import column_names
     from graphcal.decisions.watching import watch as compare
     from graphcal.persist import read_reference
+    from graphcal.tables.layouts import is_calibrated
     from graphcal.tables.reading import read_table
     from graphcal.tables.shards import one_table
 
@@ -65,6 +66,10 @@ def watch(
         typer.echo(json_format.dumps(found.to_dict()))
     else:
         _show(found)
+        if found.status == "drifting" and not is_calibrated(table.layout):
+            typer.echo(
+                f"{table.layout.scores[0]!r} is taken as served, that is calibrated; graphcal score calibrates raw scores."
+            )
     raise typer.Exit(EXIT[found.status])
 
 

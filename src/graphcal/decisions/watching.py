@@ -97,6 +97,12 @@ class Validity:
                 "then fit again or run graphcal decide with them."
             )
         nodes = sum(w.nodes for w in self.windows)
+        if self.risk is None and any(w.labels for w in self.windows):
+            labels = sum(w.labels for w in self.windows)
+            return (
+                f"Still valid: {nodes:,} predictions look like those at fitting time, and so do their confidences against "
+                f"{labels:,} labels. No promise is known to test; give its --threshold and --max-error, as graphcal decide said."
+            )
         if self.risk is None:
             return (
                 f"Still valid as far as {nodes:,} predictions without labels can tell: they look like those at fitting time. "

@@ -72,13 +72,14 @@ def groupings(log_probs: Tensor, y: Tensor, facts: Structure) -> list[Grouping]:
     degree = torch.bucketize(facts.degree, torch.tensor([0, 1, 2, 4, 8, 16], device=pred.device))
     share = torch.bucketize(agreement, torch.tensor([0.0, 0.5, 0.99], dtype=agreement.dtype, device=pred.device))
     share = torch.where(facts.degree == 0, 4, share)
+    classes = facts.class_names or range(log_probs.shape[1])
     return [
         Grouping(
             "distance from training", hops, ["training node", "1 hop", "2 hops", "3 hops", "4+ hops", "unreachable"], 5
         ),
         Grouping("degree", degree, ["0", "1", "2", "3–4", "5–8", "9–16", "17+"], 7),
         Grouping("neighbours that agree", share, ["none", "up to half", "most", "all", "no neighbours"], 4),
-        Grouping("predicted class", pred, [f"class {k}" for k in range(log_probs.shape[1])], 0),
+        Grouping("predicted class", pred, [f"class {name}" for name in classes], 0),
         Grouping("outcome", (pred != y).long(), ["right", "wrong"], 0),
     ]
 

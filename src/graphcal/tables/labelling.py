@@ -56,7 +56,7 @@ def joined_labels(
             )
         return labels, parts, []
     found = match_ids(ids, others, path)
-    if found.missing == len(ids):
+    if others is not None and found.missing == len(ids):
         ours, theirs = (", ".join(map(repr, some[:3].to_pylist())) for some in same_type(ids, others))
         raise ValueError(
             f"{path}: none of its {len(others):,} ids is the id of a prediction. Ids of predictions are {ours}, ..., here they "

@@ -250,7 +250,12 @@ def check_predictions(
 ) -> None:
     """A column of predictions must name the class of the highest score: else the order of the classes is another one."""
     name = "calibrated_prediction" if is_calibrated(layout) else layout.roles.get("prediction")
-    if name not in rows.column_names or layout.form in ("long", "top-label") or layout.names is not None:
+    if (
+        name is None
+        or name not in rows.column_names
+        or layout.form in ("long", "top-label")
+        or layout.names is not None
+    ):
         return
     if is_list(rows.schema.field(name).type):
         return
