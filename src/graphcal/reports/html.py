@@ -109,6 +109,10 @@ def rows(methods: wording.Methods, columns: list[Metric]) -> list[dict[str, Any]
     ]
 
 
+def unbroken(text: str) -> str:
+    return text.replace(" ", "\u00a0")
+
+
 def changes(methods: wording.Methods) -> dict[str, dict[str, Any]]:
     """The paired difference of each method's ECE to the uncalibrated model, p-values corrected by Holm."""
     known = {k: m["against"]["ece"] for k, m in methods.items() if m.get("against")}
@@ -116,7 +120,7 @@ def changes(methods: wording.Methods) -> dict[str, dict[str, Any]]:
         k: {
             "value": pair["difference"],
             "text": f"{100 * pair['difference']:+.1f}",
-            "detail": f"[{100 * pair['low']:+.1f}, {100 * pair['high']:+.1f}] {wording.p_text(p)}",
+            "detail": f"[{100 * pair['low']:+.1f},\u00a0{100 * pair['high']:+.1f}] {unbroken(wording.p_text(p))}",
         }
         for (k, pair), p in zip(known.items(), holm([pair["p"] for pair in known.values()]))
     }
@@ -140,6 +144,13 @@ def drawn(method: dict[str, Any]) -> dict[str, Any]:
     return {**{key: method[key] for key in DRAWN if method.get(key)}, "worst": worst, "changed": changed}
 
 
+def named(value: Any) -> str:
+    """A setting as text; one that has settings of its own by its name and them."""
+    if not isinstance(value, dict):
+        return str(value)
+    return " ".join([str(value.get("name", "")), *(f"{k}={v}" for k, v in value.items() if k != "name")]).strip()
+
+
 def run_facts(results: dict[str, Any]) -> list[tuple[str, str]]:
     """What was run: everything that is needed to run it again."""
     nodes, seeds = results.get("nodes") or {}, results.get("seeds") or []
@@ -150,7 +161,7 @@ def run_facts(results: dict[str, Any]) -> list[tuple[str, str]]:
         "Nodes": ", ".join(f"{n:,} {part}" for part, n in nodes.items()) if isinstance(nodes, dict) else nodes,
         "Seeds": f"{len(seeds)}: {', '.join(map(str, seeds))}" if isinstance(seeds, list) else seeds,
         "Binning": f"{results.get('bins', 20)} equal-width bins (lo, hi], 0 and 1 included",
-        "Training": ", ".join(f"{k} {v}" for k, v in (results.get("training") or {}).items() if v is not None),
+        "Training": ", ".join(f"{k} {named(v)}" for k, v in (results.get("training") or {}).items() if v is not None),
         "Versions": ", ".join(f"{k} {v}" for k, v in (results.get("versions") or {}).items()),
         "Command": results.get("command"),
     }
@@ -229,6 +240,7 @@ def decisions_of(results: dict[str, Any]) -> dict[str, Any] | None:
         "at": at,
         "said": {
             "target": f"{100 * own['curve']['targets'][at]:g} %",
+            "any": decided > 0,
             "approved": f"{decided:,}",
             "nodes": f"{total:,}",
             "width": f"{300 * decided / total:.1f}",
