@@ -7,6 +7,8 @@ from pathlib import Path
 
 import typer
 
+from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, column_names
+
 EXIT = {"pass": 0, "fail": 1, "unknown": 3}
 
 
@@ -16,17 +18,19 @@ def check(
         help="Table with `label` and prob_0.., logit_0.. or log_prob_0..: Parquet, CSV, Arrow or npz; a file or a folder.",
     ),
     max_ece: float = typer.Option(
-        0.05, min=0.0, max=1.0, help="Largest calibration error that is acceptable, as a fraction."
+        0.05, min=0.0, max=1.0, metavar="SHARE", help="Largest calibration error that is acceptable, as a fraction."
     ),
-    confidence: float = typer.Option(0.95, min=0.5, max=0.9999, help="How certain the answer must be."),
-    bins: int = typer.Option(20, min=1, help="Equal-width bins (lo, hi], 0 and 1 included."),
-    label: str = typer.Option("label", help="Column that holds the true class."),
-    labels: Path = typer.Option(None, help="Table of id and label, where the predictions have none."),
-    kind: str = typer.Option(None, help="logits, log-probs or probs, where the columns' names do not say it."),
-    classes: str = typer.Option(None, help="Class names in the order of the scores: spam,ham,news."),
-    source: str = typer.Option(None, "--from", help="Engine that wrote the files: graphstorm, gigl, neo4j, kumo."),
-    columns: str = typer.Option("", help="Your columns' names, where they differ: id=paper,label=topic,scores=pred."),
-    json: bool = typer.Option(False, "--json", help="Print the judgement and its figures as JSON."),
+    confidence: float = typer.Option(
+        0.95, min=0.5, max=0.9999, metavar="SHARE", help="How certain the answer must be."
+    ),
+    bins: int = typer.Option(20, min=1, metavar="N", help="Equal-width bins (lo, hi], 0 and 1 included."),
+    label: str = typer.Option("label", metavar="COLUMN", help="Column that holds the true class."),
+    labels: Path = typer.Option(None, metavar="FILE", help="Table of id and label, where the predictions have none."),
+    kind: str = KIND,
+    classes: str = CLASSES,
+    source: str = SOURCE,
+    columns: str = TABLE_COLUMNS,
+    json: bool = typer.Option(False, "--json", metavar="", help="Print the judgement and its figures as JSON."),
 ) -> None:
     """Is a model calibrated enough? The exit code is the answer.
 
@@ -34,7 +38,6 @@ def check(
 
     graphcal check predictions.parquet --max-ece 0.05 --confidence 0.95
     """
-    from graphcal.cli.arguments import column_names
     from graphcal.metrics.gate import judge
     from graphcal.tables.reading import read_table
 
