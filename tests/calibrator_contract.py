@@ -79,6 +79,7 @@ def test_extreme_logits_stay_finite(name, case):
     torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(out.num_nodes), atol=1e-4, rtol=0)
     if CALIBRATORS[name].card.keeps_predictions:
         assert torch.equal(log_probs.argmax(-1), out.pred)
+        assert torch.equal(log_probs.exp().argmax(-1), out.pred)  # ties that exp would make included
 
 
 def test_the_input_is_not_changed(name):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from graphcal.engine.scaling import leading, log_odds, mixture, pooled, stack_weights, with_predictions
+from graphcal.engine.scaling import log_odds, mixture, pooled, stack_weights, with_predictions
 
 
 def test_log_odds_are_exact_where_the_softmax_rounds_to_one():
@@ -75,7 +75,9 @@ def test_pooling_keeps_the_prediction_and_is_nearest(seed, classes, dtype):
     pred = torch.randint(0, classes, (20,), generator=g)
     found = pooled(log_probs, pred)
     torch.testing.assert_close(found.exp().sum(-1), torch.ones(20, dtype=torch.double))
-    assert torch.equal(leading(found.to(dtype), pred).argmax(-1), pred)
+    kept = with_predictions(found.to(dtype), pred)
+    assert torch.equal(kept.argmax(-1), pred)
+    assert torch.equal(kept.exp().argmax(-1), pred)  # as a user reads it
     # no distribution that keeps the prediction explains p better
     p = log_probs.exp()
     best = (p * found).sum(-1)

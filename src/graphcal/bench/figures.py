@@ -2,7 +2,7 @@
 
 reliability  one diagram for each row and method (or each value of ``columns``)
 histograms   confidences of right and wrong predictions, likewise
-sweep        metrics over an axis, one line per method, one panel per metric and graph; a row of panels for each of ``groups``
+sweep        metrics over an axis, one line per method (`graphcal.bench.sweeps`)
 runtime      seconds against ECE, one panel per graph
 table        mean ranks with their critical difference, where there are enough rows
 """
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphcal.bench.tabulation import Entry, Row, Table
+from graphcal.bench.sweeps import letter, row_name, short_number, sweep
+from graphcal.bench.tabulation import Entry, Table
 from graphcal.metrics.bins import Reliability, mean_reliability
 from graphcal.metrics.names import metric_of
 from graphcal.metrics.ranks import Ranks
 from graphcal.plots import draw_confidences, draw_reliability
-from graphcal.plots.curves import STYLE, draw_curves, draw_points, place_labels
+from graphcal.plots.curves import STYLE, draw_points, place_labels
 from graphcal.plots.figure import HEIGHT, blank, panels, styled
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def figure_of(table: Table) -> Figure | None:
     draw: dict[str, Callable[[Table], Figure | None]] = {
         "reliability": _reliabilities,
         "histograms": _histograms,
-        "sweep": _sweep,
+        "sweep": sweep,
         "runtime": _runtime,
         "table": _rank_diagram,
         "list": _rank_diagram,
@@ -61,32 +62,16 @@ def _reliability(bins: Mapping[str, Any]) -> Reliability:
     return Reliability(torch.tensor(bins["edges"], dtype=torch.float64), count, count * conf, right, variance, square)
 
 
-def _name(table: Table, row: Row, without: Sequence[str] = ()) -> str:
-    """What a row is called: the axes that vary."""
-    shown = [n for n in table.axes if n not in without] or ["dataset"]
-    return ", ".join(str(row.place[n]) for n in shown)
-
-
-def _short_number(value: float) -> str:
-    """5e-3, as decays are written."""
-    mantissa, _, exponent = f"{value:.0e}".partition("e")
-    return f"{mantissa}e{int(exponent)}" if 0 < value < 0.01 else f"{value:g}"
-
-
-def _letter(ax: Axes, number: int, title: str = "") -> None:
-    ax.set_title(f"{chr(ord('a') + number)}  {title}".rstrip(), loc="left", fontweight="bold")
-
-
 def _diagrams(table: Table) -> dict[str, list[tuple[str, Entry]]]:
     """For each graph, what stands side by side: methods, or the values of one axis."""
     across = table.preset.figure.get("columns")
     lines: dict[str, list[tuple[str, Entry]]] = {}
     for row in table.rows:
-        line = lines.setdefault(_name(table, row, [across] if across else []), [])
+        line = lines.setdefault(row_name(table, row, [across] if across else []), [])
         for method, entry in row.entries.items():
             short = table.preset.figure.get("names", {})
             own = short.get(method, table.preset.title_of(method))
-            title = f"{across} {_short_number(row.place[across])}" if across else own
+            title = f"{across} {short_number(row.place[across])}" if across else own
             if entry.records:
                 line.append((title, entry))
     return {name: line for name, line in lines.items() if line}
@@ -108,7 +93,7 @@ def _grid_of(
             ax.set_visible(False)
         for ax, (title, entry) in zip(place, line):
             draw(reliability_of(entry), ax)
-            _letter(ax, len(used), title if number == 0 else "")
+            letter(ax, len(used), title if number == 0 else "")
             words = f"ECE {entry.mean('ece'):.1f} ± {entry.sd('ece'):.1f}\nfloor {entry.mean('ece_floor'):.1f}"
             x, y = (0.97, 0.16) if lower_right else (0.04, 0.84)
             ax.text(
@@ -154,81 +139,6 @@ def _histograms(table: Table) -> Figure | None:
     return figure
 
 
-def _sweep(table: Table) -> Figure | None:
-    """Metrics over an axis: one line per method with bars of one sd, a panel per graph and metric, the same y for all graphs."""
-    asked = table.preset.figure
-    x, metrics = asked["x"], asked["metrics"]
-    graphs: dict[str, list[Row]] = {}
-    for row in table.rows:
-        if any(entry.records for entry in row.entries.values()):
-            graphs.setdefault(_name(table, row, [x]), []).append(row)
-    if not graphs:
-        return None
-    graphs = {name: sorted(rows, key=lambda row: float(row.place[x])) for name, rows in graphs.items()}
-    across = [(name, rows, metric) for name, rows in graphs.items() for metric in metrics]
-    groups: Mapping[str, Sequence[str]] = asked.get("groups", {"": table.methods})
-    figure = blank(2.75 * len(across) + 0.3, 2.3 * len(groups) + 0.3)
-    axes = figure.subplots(len(groups), len(across), squeeze=False, sharey=len(metrics) == 1, sharex="col")
-    for line, (said, methods) in enumerate(groups.items()):
-        for number, (name, rows, metric) in enumerate(across):
-            ax = axes[line][number]
-            ax.set_ylim(*_limits(table, across, metric))
-            _sweep_panel(table, methods, rows, metric, ax)
-            title = name if len(graphs) > 1 else metric_of(metric).title
-            _letter(ax, line * len(across) + number, f"{title}, {said}" if said else title)
-            ax.set_xlabel(asked.get("label", x) if line == len(groups) - 1 else "")
-            ax.set_ylabel(metric_of(metric).heading if number == 0 or len(metrics) > 1 else "")
-    return figure
-
-
-def _sweep_panel(table: Table, methods: Sequence[str], rows: Sequence[Row], metric: str, ax: Axes) -> None:
-    """The curves of some methods on one graph; the floor where the metric has one, and the range that is shaded."""
-    asked = table.preset.figure
-    if asked.get("scale"):
-        ax.set_xscale(asked["scale"], **({"linthresh": asked["linear"]} if "linear" in asked else {}))
-    if "range" in asked:
-        ax.axvspan(*asked["range"], color="#888888", alpha=0.12, linewidth=0)
-    if "ticks" in asked:
-        ax.set_xticks(asked["ticks"], [_short_number(tick) for tick in asked["ticks"]])
-        ax.tick_params(axis="x", which="minor", bottom=False)
-    floors = [[row.entries[m].mean("ece_floor") for m in methods if row.entries[m].records] for row in rows]
-    floor = [statistics.fmean(those) for those in floors] if metric == "ece" and all(floors) else []
-    values = [float(row.place[asked["x"]]) for row in rows]
-    draw_curves(values, _curves(table, methods, rows, metric), ax, floor)
-
-
-def _curves(
-    table: Table, methods: Sequence[str], rows: Sequence[Row], metric: str
-) -> dict[str, tuple[list[float], list[float]]]:
-    """Means and deviations by method; a method that says the same as one before it is left out."""
-    curves: dict[str, tuple[list[float], list[float]]] = {}
-    for m in methods:
-        done = [row.entries[m] for row in rows]
-        curve = (
-            [e.mean(metric) if e.records else float("nan") for e in done],
-            [e.sd(metric) if e.records else 0.0 for e in done],
-        )
-        if curve not in curves.values():
-            curves[table.preset.title_of(m)] = curve
-    return curves
-
-
-def _limits(table: Table, across: Sequence[tuple[str, Sequence[Row], str]], metric: str) -> tuple[float, float]:
-    """Room for every curve of this metric with its bars."""
-    ends = [
-        mean + sign * sd
-        for _, rows, of in across
-        if of == metric
-        for means, sds in _curves(table, table.methods, rows, metric).values()
-        for mean, sd in zip(means, sds)
-        for sign in (-1, 1)
-        if mean == mean
-    ]
-    low, high = min(ends), max(ends)
-    room = 0.06 * max(high - low, 0.5)
-    return (0.0 if metric == "ece" else low - room), high + room
-
-
 def _runtime(table: Table) -> Figure | None:
     """Seconds against ECE, a panel per graph with the same y; the floor is dashed."""
     rows = [row for row in table.rows if any(entry.records for entry in row.entries.values())]
@@ -251,7 +161,7 @@ def _runtime(table: Table) -> Figure | None:
         floor = statistics.fmean(entry.mean("ece_floor") for entry in done.values())
         ax.axhline(floor, linestyle="--", linewidth=0.9, color="#555555", alpha=0.7)
         ax.text(0.99, floor, "floor", transform=ax.get_yaxis_transform(), ha="right", va="top", fontsize=7, alpha=0.7)
-        _letter(ax, number, _name(table, row))
+        letter(ax, number, row_name(table, row))
         ax.set_xlabel("seconds of one core: training, search, fit")
         points.append((names, seconds, ece, sd, ax))
     axes[0].set_ylabel(metric_of("ece").heading)

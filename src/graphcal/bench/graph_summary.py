@@ -112,12 +112,8 @@ def _counts(gaps: Mapping[str, float], metric: str) -> str:
 
 
 def _gap(ours: Entry | None, theirs: Entry | None, metric: str) -> list[float] | None:
-    """Ours minus theirs, over the runs that both have."""
-    if ours is None or theirs is None:
-        return None
-    a, b = (dict(zip((tuple(r.spec["run"]) for r in e.records), e.values(metric))) for e in (ours, theirs))
-    both = a.keys() & b.keys()
-    return [fmean(a[run] - b[run] for run in both)] if both else None
+    both = ours.minus(theirs, metric) if ours is not None and theirs is not None else []
+    return [fmean(both)] if both else None
 
 
 def _by_graph(rows: Sequence[Row], of: Any) -> dict[str, list[float]]:

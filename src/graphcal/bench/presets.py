@@ -122,6 +122,9 @@ KINDS: Mapping[str, tuple[type, str]] = {
     "published": (list, "tables [[published]]"), "remark": (list, "tables [[remark]]"), "reasons": (dict, "a table"),
     "figure": (dict, "a table"),
 }  # fmt: skip
+FIGURE = (
+    "x", "label", "scale", "linear", "ticks", "range", "metrics", "groups", "against", "bright", "limits", "columns", "names",
+)  # fmt: skip
 
 
 def _check_kinds(name: str, text: Mapping[str, Any]) -> None:
@@ -129,6 +132,9 @@ def _check_kinds(name: str, text: Mapping[str, Any]) -> None:
     for key, (kind, said) in KINDS.items():
         if key in text and not isinstance(text[key], kind):
             raise ValueError(f"preset {name!r}: {key} must be {said}; got {text[key]!r}")
+    unknown = [key for key in text.get("figure", {}) if key not in FIGURE]
+    if unknown:
+        raise ValueError(f"preset {name!r}: [figure] has no {', '.join(unknown)}; it may have {', '.join(FIGURE)}")
     runs = text["runs"]
     if not isinstance(runs, int) or isinstance(runs, bool) or not 1 <= runs <= RUNS:
         raise ValueError(f"preset {name!r}: runs must be a whole number from 1 to {RUNS:,}; got {runs!r}")

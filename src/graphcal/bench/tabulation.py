@@ -65,6 +65,11 @@ class Entry:
         values = self.values(metric, where)
         return statistics.stdev(values) if len(values) > 1 else 0.0
 
+    def minus(self, other: Entry, metric: str) -> list[float]:
+        """This method's values minus the other's, over the runs that both have."""
+        a, b = (dict(zip((tuple(r.spec["run"]) for r in e.records), e.values(metric))) for e in (self, other))
+        return [a[run] - b[run] for run in a if run in b]
+
     def plus_minus(self, metric: str, where: str = "test") -> str:
         return f"{number(self.mean(metric, where), metric)} ± {number(self.sd(metric, where), metric)}"
 

@@ -22,17 +22,17 @@ def scaled(logits: Tensor, scale: Tensor) -> Tensor:
 
 
 def with_predictions(log_probs: Tensor, pred: Tensor) -> Tensor:
-    """The same log-probabilities, where a tie that rounding has made goes to ``pred``.
+    """The same log-probabilities (n, C), where ``pred`` (n,) wins what is a tie but for rounding, also after ``exp``.
 
     A positive scale keeps the order of logits, but two that differ by one unit in the last place can become equal, and
-    argmax then takes the first. Such an entry is raised above it by a unit or two in the
-    last place. Pure tensor operations: a calibration that ends here exports.
+    argmax then takes the first; pooled classes are equal on purpose. The predicted class is put a few units in the last place
+    above the others: one unit of a logarithm is lost by exp. Pure tensor operations: a calibration that ends here exports.
     """
-    top, winner = log_probs.max(-1)
     precision = torch.finfo(log_probs.dtype)
-    above = top + precision.eps * top.abs().clamp(min=precision.tiny)  # (N,)
-    own = log_probs.gather(-1, pred[:, None]).squeeze(-1)
-    return log_probs.scatter(-1, pred[:, None], torch.where(winner == pred, own, above)[:, None])
+    own = log_probs.gather(-1, pred[:, None])
+    others = log_probs.scatter(-1, pred[:, None], -torch.inf).amax(-1, keepdim=True).clamp(min=precision.min)
+    above = others + precision.eps * (4 + others.abs())  # (n, 1)
+    return log_probs.scatter(-1, pred[:, None], torch.maximum(own, above))
 
 
 def log_odds(logits: Tensor) -> Tensor:
@@ -82,11 +82,3 @@ def pooled(log_probs: Tensor, pred: Tensor) -> Tensor:
     place = torch.arange(log_probs.shape[1], device=log_probs.device)
     shared = torch.where(place < enough, level, others)
     return torch.zeros_like(log_probs).scatter(1, order, shared).scatter(1, pred[:, None], level)
-
-
-def leading(log_probs: Tensor, pred: Tensor) -> Tensor:
-    """The same log-probabilities (n, C), where ``pred`` wins its ties: by one unit in the last place."""
-    own = log_probs.gather(1, pred[:, None])
-    top = log_probs.scatter(1, pred[:, None], -torch.inf).amax(1, keepdim=True)
-    above = torch.nextafter(top, torch.full_like(top, torch.inf))
-    return log_probs.scatter(1, pred[:, None], torch.where(own > top, own, above))

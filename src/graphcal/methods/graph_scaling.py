@@ -37,7 +37,7 @@ from torch import Tensor
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes, training_set_of
 from graphcal.engine.graph_columns import FactUnits, Layout, centred, raw_facts, read_context
 from graphcal.engine.node_order import fitting_order
-from graphcal.engine.scaling import leading, mixture, pooled
+from graphcal.engine.scaling import mixture, pooled, with_predictions
 from graphcal.graphs import fingerprint, structure
 from graphcal.methods.card import Card
 from graphcal.methods.scar import centroid_logits
@@ -188,7 +188,7 @@ class GraphScaled(Calibration):
         log_probs, pred = self.believed(logits, context), logits.argmax(-1)
         if self.predictions == "free":
             return log_probs.to(logits)
-        return leading(pooled(log_probs, pred).to(logits), pred)
+        return with_predictions(pooled(log_probs, pred).to(logits), pred)
 
     def believed(self, logits: Tensor, context: Tensor) -> Tensor:
         """Log-probabilities (n, C) before predictions are kept, in double precision."""

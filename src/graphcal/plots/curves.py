@@ -64,6 +64,21 @@ def _label_ends(x: float, ends: Sequence[tuple[str, float, str]], ax: Axes) -> N
     ax.set_ylim(low, high)
 
 
+def draw_differences(curves: Mapping[str, Mapping[float, float]], bright: Mapping[str, str], ax: Axes) -> None:
+    """Distances from zero, x -> y per method: those in ``bright`` (method -> name) in colour, the others thin and grey."""
+    ax.axhline(0, color=ink(ax), linewidth=0.8)
+    others = [points for method, points in curves.items() if method not in bright]
+    for k, points in enumerate(others):
+        label = "other methods" if k == 0 else None
+        ax.plot(list(points), list(points.values()), color="#999999", linewidth=0.6, alpha=0.7, label=label)
+    for k, (method, name) in enumerate(bright.items()):
+        points = curves.get(method, {})
+        ax.plot(
+            list(points), list(points.values()), color=COLOURS[k % len(COLOURS)], marker=MARKERS[k % len(MARKERS)],
+            linestyle=LINES[k % len(LINES)], markersize=3, linewidth=1.1, label=name,
+        )  # fmt: skip
+
+
 def draw_points(x: Sequence[float], y: Sequence[float], error: Sequence[float], ax: Axes) -> None:
     """Points with a bar of one standard deviation, each with a marker and a colour of its own; `place_labels` names them."""
     for k, (a, b, e) in enumerate(zip(x, y, error)):

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from graphcal.engine.graph_columns import ALONE, GRAPH_FACTS, MOST_CLASSES
-from graphcal.engine.scaling import leading, pooled
+from graphcal.engine.scaling import pooled, with_predictions
 from graphcal.methods.graph_scaling import GraphScaled
 
 Array = NDArray[Any]
@@ -139,4 +139,4 @@ def keep_predictions(probs: Array, own: Array) -> None:
     if lost.any():
         pred = torch.from_numpy(own[lost])
         log_probs = torch.from_numpy(np.ascontiguousarray(probs[:, lost].T)).double().log()
-        probs[:, lost] = leading(pooled(log_probs, pred).exp().float(), pred).T.numpy()
+        probs[:, lost] = with_predictions(pooled(log_probs, pred).float(), pred).exp().T.numpy()
