@@ -1,6 +1,7 @@
 """``graphcal decide``: the sentence first, a row per node, exit codes."""
 
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -137,3 +138,14 @@ def test_exit_codes(tmp_path, labelled, options, code, message):
     found, text = graphcal(tmp_path / "p.parquet", *options, "-o", tmp_path / "d.parquet")
     assert found == code
     assert message in text
+
+
+def test_where_nothing_can_be_decided_the_target_that_would_do_is_named(tmp_path):
+    predictions(tmp_path / "p.parquet")
+    strict = ("--random-draw", "--max-error", 0.006, "-o", tmp_path / "d.parquet")
+    code, text = graphcal(tmp_path / "p.parquet", *strict)
+    assert code != 0
+    share, count = re.search(r"would decide ([\d,]+) nodes: --max-error ([\d.]+)", text).group(2, 1)
+    code, text = graphcal(tmp_path / "p.parquet", "--random-draw", "--max-error", share, "-o", tmp_path / "d.parquet")
+    assert code == 0
+    assert text.startswith(f"{count} of 2,500 nodes can be decided")

@@ -103,6 +103,12 @@ def _columns(text: str) -> dict[str, Any]:
     return chosen
 
 
+def predictions_in(path: Path) -> Path:
+    """The calibrated predictions in a folder that `graphcal run` or `graphcal calibrate` wrote; any other path as it is."""
+    found = path / "calibrated.parquet"
+    return found if found.is_file() else path
+
+
 def column_names(text: str) -> dict[str, str]:
     """Roles and the names of the columns that have them."""
     found = {}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, column_names
+from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, column_names, predictions_in
 
 EXIT = {"pass": 0, "fail": 1, "unknown": 3}
 
@@ -15,7 +15,8 @@ EXIT = {"pass": 0, "fail": 1, "unknown": 3}
 def check(
     predictions: Path = typer.Argument(
         ...,
-        help="Table with `label` and prob_0.., logit_0.. or log_prob_0..: Parquet, CSV, Arrow or npz; a file or a folder.",
+        help="Table with `label` and prob_0.., logit_0.. or log_prob_0..: Parquet, CSV, Arrow or npz; a file or a folder; "
+        "or what `graphcal run` wrote.",
     ),
     max_ece: float = typer.Option(
         0.05, min=0.0, max=1.0, metavar="SHARE", help="Largest calibration error that is acceptable, as a fraction."
@@ -26,6 +27,11 @@ def check(
     bins: int = typer.Option(20, min=1, metavar="N", help="Equal-width bins (lo, hi], 0 and 1 included."),
     label: str = typer.Option("label", metavar="COLUMN", help="Column that holds the true class."),
     labels: Path = typer.Option(None, metavar="FILE", help="Table of id and label, where the predictions have none."),
+    split: str = typer.Option(
+        None,
+        metavar="COLUMN|FILE",
+        help="Column or file that says train, val, test: rows that trained or fitted are left out.",
+    ),
     kind: str = KIND,
     classes: str = CLASSES,
     source: str = SOURCE,
@@ -38,20 +44,28 @@ def check(
 
     graphcal check predictions.parquet --max-ece 0.05 --confidence 0.95
     """
+    import torch
+
     from graphcal.metrics.gate import judge
     from graphcal.tables.reading import read_table
 
     if max_ece <= 0 or max_ece >= 1:
         raise ValueError(f"--max-ece must lie between 0 and 1, got {max_ece}; 0.05 means 5 points")
     names = column_names(columns) | ({"label": label} if label != "label" else {})
-    found = read_table(predictions, kind, None, classes, labels, names, source=source)
-    known = found.labelled
-    left_out = int((~known).sum())
+    found = read_table(predictions_in(predictions), kind, None, classes, labels, names, split, source)
+    known, used = found.labelled, 0
+    if found.split is not None:
+        fitted = torch.as_tensor(found.split.train | found.split.val)
+        known, used = known & ~fitted, int((known & fitted).sum())
+    if not known.any():
+        raise ValueError(f"{predictions}: no labelled row is left to measure on; {used:,} trained or fitted the model")
+    left_out = int((~found.labelled).sum())
     judgement = judge(found.log_probs[known].double(), found.labels[known], max_ece, confidence, bins)
     if json:
-        typer.echo(json_format.dumps({**judgement.to_dict(), "left_out": left_out, "bins": bins}))
+        typer.echo(json_format.dumps({**judgement.to_dict(), "left_out": left_out, "fitted": used, "bins": bins}))
     else:
         note = f"; {left_out:,} rows without a label left out" if left_out else ""
+        note += f"; {used:,} rows that trained or fitted left out" if used else ""
         for remark in found.notes:
             typer.echo(remark, err=True)
         typer.secho(

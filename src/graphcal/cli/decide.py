@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, column_names
+from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, column_names, predictions_in
 
 if TYPE_CHECKING:
     from graphcal.decisions.curves import RiskCurve
@@ -87,9 +87,8 @@ def decide(
     from graphcal.tables.reading import read_table
 
     check_writable(out.parent)
-    path = predictions / "calibrated.parquet" if (predictions / "calibrated.parquet").is_file() else predictions
     names = column_names(columns)
-    table = read_table(path, kind, None, classes, labels, names, split or None, source)
+    table = read_table(predictions_in(predictions), kind, None, classes, labels, names, split or None, source)
     used = None if table.split is None else table.split.train | table.split.val
     outcome = decide_rows(
         table.log_probs,
@@ -119,6 +118,11 @@ def _show(outcome: Outcome, notes: list[str], out: Path) -> None:
 
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{outcome.decision.sentence}[/]")
+    target = _next_target(outcome)
+    if target is not None:
+        console.print(
+            f"A target of at most {100 * target[0]:g} % errors would decide {target[1]:,} nodes: --max-error {target[0]:g}"
+        )
     if outcome.members is not None:
         m = outcome.members
         console.print(
@@ -138,6 +142,14 @@ def _show(outcome: Outcome, notes: list[str], out: Path) -> None:
     for note in notes:
         console.print(f"[dim]{note}[/]")
     console.print(f"Decisions: {out}")
+
+
+def _next_target(outcome: Outcome) -> tuple[float, int] | None:
+    """Where no node can be decided: the smallest larger target that decides some, and how many."""
+    if outcome.decision.num_approved or outcome.decision.positive is not None:
+        return None
+    pairs = zip(outcome.curve.targets, outcome.curve.decided)
+    return next((pair for pair in pairs if pair[1] and pair[0] > outcome.decision.max_error), None)
 
 
 def _table(curve: RiskCurve) -> Any:

@@ -124,7 +124,7 @@ def show_results(results: Results, page: Path | None) -> None:
     console.print(
         f"[bold]{escape(record['backbone'])}[/] on [bold]{escape(record['dataset'])}[/], {escape(split)}: "
         f"{nodes['train']:,} training, {nodes['val']:,} validation, {nodes['test']:,} test nodes; "
-        f"{seeds} seed{'s' * (seeds > 1)}, {record['bins']} bins"
+        f"{'' if of_a_table else f'{seeds} seed' + 's' * (seeds > 1) + ', '}{record['bins']} bins"
     )
     console.print(results_table(record, console.width))
     console.print(f"\n{results.verdict}", highlight=False, markup=False)

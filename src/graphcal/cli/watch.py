@@ -84,8 +84,18 @@ def _show(found: Validity) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{found.sentence}[/]")
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for title in ("window", "nodes", "confidence", "change: confidences", "classes", "labels", "accuracy", "slope", ""):
-        table.add_column(title, justify="left" if title in ("window", "") else "right", no_wrap=True)
+    for title in (
+        "\nwindow",
+        "\nnodes",
+        "\nconfidence",
+        "change of\nconfidences",
+        "change of\nclasses",
+        "\nlabels",
+        "\naccuracy",
+        "\nslope",
+        "",
+    ):
+        table.add_column(title, justify="left" if title in ("\nwindow", "") else "right", no_wrap=True)
     for w in found.windows:
         table.add_row(
             w.name,
