@@ -136,8 +136,9 @@ def test_the_colour_of_success_is_kept_for_nodes_that_are_decided(opened):
     shades = {}
     for k in (0, len(curve["decided"]) - 1):
         page.locator("#target").fill(str(k))
-        code = "[['.decided', 'color'], ['.card', 'borderTopColor']].map(([s, p]) => getComputedStyle(document.querySelector(s))[p])"
-        shades[curve["decided"][k] > 0] = page.evaluate(code)
+        shade = "([s, p]) => getComputedStyle(document.querySelector(s))[p]"
+        pairs = ([".decided", "color"], [".card", "borderTopColor"])
+        shades[curve["decided"][k] > 0] = [page.evaluate(shade, pair) for pair in pairs]
     green = "rgb(0, 105, 74)"  # --good of page.css, as it is in the light
     assert shades[True] == [green, green]
     assert green not in shades[False]

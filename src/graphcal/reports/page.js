@@ -105,9 +105,10 @@
 
   function showSlices(name, base) {
     const m = data.methods[name], old = data.methods[base].slices || [];
-    const kinds = [...new Set((m.slices || []).map(s => s.by))].filter(by => by !== "outcome");
+    const groups = by => m.slices.filter(s => s.by === by);
+    const kinds = [...new Set((m.slices || []).map(s => s.by))].filter(by => by !== "outcome" && groups(by).length > 1);
     const find = by => Object.fromEntries(old.filter(s => s.by === by).map(s => [s.group, s]));
-    pick("slices").replaceChildren(...kinds.map(by => panel(by, m.slices.filter(s => s.by === by), name === base ? {} : find(by))));
+    pick("slices").replaceChildren(...kinds.map(by => panel(by, groups(by), name === base ? {} : find(by))));
     pick("worst").textContent = m.worst ? `Worst group of ${data.labels[name]}: ${m.worst}.` : `No group of ${data.labels[name]} is certainly off.`;
   }
 
@@ -145,7 +146,7 @@
       add(svg, "circle", { class: "hollow", cx: x(n.before), cy: 7, r: 3 });
       add(svg, "circle", { class: side, cx: x(n.after), cy: 7, r: 4 });
       put("").appendChild(svg);
-      put(pct(n.right, 0), n.right);
+      put(data.oneRun ? (n.right ? "yes" : "no") : pct(n.right, 0), n.right);
       const whyCell = put(n.why);
       whyCell.className = "wrap";
       if (n.explanation) whyCell.appendChild(explained(n.explanation));
