@@ -20,7 +20,7 @@ def datasets(
     ),
     json: bool = typer.Option(False, "--json", metavar="", help="Print JSON instead of tables."),
 ) -> None:
-    """List the datasets and where each is now, or print the card of one.
+    """List the datasets and where each is found, or print the card of one.
 
     graphcal datasets           # names, sizes, sources
     graphcal datasets cora      # classes, homophily, sizes of every split
