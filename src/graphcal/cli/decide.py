@@ -121,7 +121,8 @@ def _show(outcome: Outcome, notes: list[str], out: Path) -> None:
     target = _next_target(outcome)
     if target is not None:
         console.print(
-            f"A target of at most {100 * target[0]:g} % errors would decide {target[1]:,} nodes: --max-error {target[0]:g}"
+            f"A target of at most {100 * target[0]:g} % errors would decide {target[1]:,} nodes: --max-error {target[0]:g}. "
+            "A promise holds for a target that was chosen beforehand."
         )
     if outcome.members is not None:
         m = outcome.members
