@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
+
+from graphcal.cli import app
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -38,6 +41,27 @@ def test_links_to_files_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
         if not re.match(r"[a-z]+:", target):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def commands_on(page):
+    """Every `graphcal COMMAND ...` that the page prints as a command, without its comment."""
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```console\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    lines = [*"\n".join(blocks).splitlines(), *re.findall(r"`(graphcal [^`]+)`", prose)]
+    return [re.sub(r"^\$ |\s+#.*$", "", line) for line in lines if re.match(r"(\$ )?graphcal [a-z]", line)]
+
+
+@pytest.mark.parametrize("page", [p for p in [*PAGES, *EXAMPLES] if commands_on(p)], ids=lambda p: p.name)
+def test_commands_on_the_page_have_the_options_they_name(page):
+    known = typer.main.get_command(app).commands
+    for line in commands_on(page):
+        _, name, *rest = line.split()
+        assert name in known, line
+        options = {opt for one in known[name].params for opt in [*one.opts, *one.secondary_opts]} | {"--help", "-h"}
+        for word in rest:
+            if re.match(r"--?[a-z]", word):
+                assert word.split("=")[0].rstrip(",;.:)") in options, line
 
 
 def test_a_package_index_gets_no_broken_picture_and_no_dead_link():

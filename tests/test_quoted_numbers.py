@@ -32,3 +32,13 @@ def test_the_blind_table_is_quoted_as_it_stands(page):
         for name, digits in QUOTED.items():
             if name in row:
                 assert row[name].strip("*") == f"{float(results[row['method'].strip('*`')][name]):.{digits}f}", row
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_first_sentence_is_that_of_the_run_shown(page):
+    """What the pages open with is what `graphcal run` prints, as the README shows it."""
+    said = re.compile(r"says (\d+) % sure on average and is right (\d+) % of the time")
+    readme, text = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", page))
+    shown = re.search(r"^\$ graphcal run\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)[1]
+    printed, opening = (said.search(" ".join(t.split())) for t in (shown, text))
+    assert opening.groups() == printed.groups()

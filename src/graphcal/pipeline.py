@@ -20,6 +20,7 @@ from torch_geometric.data import Data
 
 from graphcal.core import Outputs
 from graphcal.datasets import load
+from graphcal.engine.threads import threads_for
 from graphcal.methods import CALIBRATORS
 from graphcal.results import Results, results_of
 from graphcal.study import StageProgress, Study
@@ -78,7 +79,9 @@ def run(
     started = time.perf_counter()
     runs = train(data, settings.backbone, chosen, seeds, progress=epoch_done)
     train_seconds = time.perf_counter() - started
-    study = Study.of([run.outputs for run in runs], recipes, on=data.val_mask, progress=progress)
+    entries = runs[0].outputs.logits.numel()
+    with threads_for(entries):
+        study = Study.of([run.outputs for run in runs], recipes, on=data.val_mask, progress=progress)
     about = {
         "dataset": data.get("name", "your graph"),
         "protocol": data.get("protocol", "as given"),
@@ -97,7 +100,8 @@ def run(
         return write_table(path, [calibrated_table(out, last.log_probs)])
 
     remember_classes(last.calibration, class_names_of(data, out.num_classes))
-    return results_of(study, about, bins, last.calibration, write)
+    with threads_for(entries):
+        return results_of(study, about, bins, last.calibration, write)
 
 
 def calibrate_files(
@@ -128,7 +132,8 @@ def calibrate_files(
     out = outputs_of(table.logits, y, split, edge_index, final)
     out.graph.class_names, out.graph.node_ids = list(table.classes), table.ids.to_numpy(zero_copy_only=False)
     notes += direction_of(edge_index)
-    study = fitted(out, calibrators)
+    with threads_for(out.logits.numel()):
+        study = fitted(out, calibrators)
     name = list(study.recipes)[-1]
     last = study.fitted[name][0]
     remember(last.calibration, last.log_probs, table.layout, table.kind, table.classes, split)
@@ -143,13 +148,10 @@ def calibrate_files(
         "kind": table.kind.name,
         "notes": notes,
     }
-    return results_of(
-        study,
-        about,
-        bins,
-        last.calibration,
-        partial(write_calibrated, table, last.log_probs, split=split),
-    )
+    with threads_for(out.logits.numel()):
+        return results_of(
+            study, about, bins, last.calibration, partial(write_calibrated, table, last.log_probs, split=split)
+        )
 
 
 def fitted(out: Outputs, calibrators: Sequence[str]) -> Study:

@@ -139,3 +139,24 @@ def test_the_report_command_writes_the_page(tmp_path, run):
     code, _, err = run("report", tmp_path / "nowhere")
     assert code == 2
     assert "no results at" in err
+
+
+def test_rows_that_trained_or_fitted_are_not_measured(tmp_path, run):
+    """The rows of `val` are far off; those of `test` are calibrated, and they alone are judged."""
+    good, y = table(4000)
+    scores = np.concatenate([probs(good), probs(0.1 * good)])
+    columns = {"label": np.concatenate([y, y]), **{f"prob_{k}": scores[:, k] for k in range(4)}}
+    parts = {"split": ["test"] * 4000 + ["val"] * 4000}
+    folder = tmp_path / "out"  # as `graphcal calibrate` writes it
+    folder.mkdir()
+    pa.parquet.write_table(pa.table({**columns, **parts}), folder / "calibrated.parquet")
+    code, out, err = run("check", folder)
+    assert code == 0, err
+    assert "on 4,000 nodes" in out
+    assert "4,000 rows that trained or fitted left out" in out
+    pa.parquet.write_table(pa.table({**columns, "split": ["val"] * 8000}), tmp_path / "fitted.parquet")
+    code, out, err = run("check", tmp_path / "fitted.parquet")
+    assert code == 2
+    assert "8,000 trained or fitted the model" in err
+    pa.parquet.write_table(pa.table(columns), tmp_path / "all.parquet")
+    assert run("check", tmp_path / "all.parquet")[0] == 1

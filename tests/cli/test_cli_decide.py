@@ -1,6 +1,7 @@
 """``graphcal decide``: the sentence first, a row per node, exit codes."""
 
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -144,3 +145,14 @@ def test_a_share_is_at_most_one(tmp_path):
     code, _ = graphcal(tmp_path / "p.parquet", "--certify", "100", "-o", tmp_path / "d.parquet")
     assert code == 2
     assert not (tmp_path / "d.parquet").exists()
+
+
+def test_where_nothing_can_be_decided_the_target_that_would_do_is_named(tmp_path):
+    predictions(tmp_path / "p.parquet")
+    strict = ("--random-draw", "--max-error", 0.006, "-o", tmp_path / "d.parquet")
+    code, text = graphcal(tmp_path / "p.parquet", *strict)
+    assert code != 0
+    share, count = re.search(r"would decide ([\d,]+) nodes: --max-error ([\d.]+)\. A promise", text).group(2, 1)
+    code, text = graphcal(tmp_path / "p.parquet", "--random-draw", "--max-error", share, "-o", tmp_path / "d.parquet")
+    assert code == 0
+    assert text.startswith(f"{count} of 2,500 nodes can be decided")

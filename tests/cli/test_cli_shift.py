@@ -67,7 +67,7 @@ def test_the_table_of_new_nodes_says_when_and_how(monkeypatch: pytest.MonkeyPatc
     rows = [{"shift": "wave", "wave": 2, "method": "ts", **numbers}]
     rows += [{"shift": "sampled", "fanout": "5", "way": way, "method": "ts", **numbers} for way in ("table", "plain")]
     asked: dict[str, Any] = {}
-    monkeypatch.setattr(sys.modules[command.__module__], "graph_of", lambda *_: None)
+    monkeypatch.setattr(sys.modules[command.__module__], "graph_of", lambda *_: random_graph())
     monkeypatch.setattr("graphcal.shift.inductive", lambda *_, **given: asked.update(given) or rows)
     app = typer.Typer()
     app.command()(command)

@@ -129,6 +129,31 @@ def test_the_slider_says_how_many_nodes_are_decided(opened, method):
     assert page.locator("#decided").inner_text() == f"{curve['decided'][29]:,}"
 
 
+def test_the_colour_of_success_is_kept_for_nodes_that_are_decided(opened):
+    page = opened.page
+    curve = sample_results()["methods"]["none"]["decision"]["curve"]
+    page.locator("#decider").select_option("none")
+    shades = {}
+    for k in (0, len(curve["decided"]) - 1):
+        page.locator("#target").fill(str(k))
+        shade = "([s, p]) => getComputedStyle(document.querySelector(s))[p]"
+        pairs = ([".decided", "color"], [".card", "borderTopColor"])
+        shades[curve["decided"][k] > 0] = [page.evaluate(shade, pair) for pair in pairs]
+    green = "rgb(0, 105, 74)"  # --good of page.css, as it is in the light
+    assert shades[True] == [green, green]
+    assert green not in shades[False]
+
+
+def test_both_histograms_have_one_scale(opened):
+    methods = sample_results()["methods"]
+    opened.page.locator("#method").select_option("sharp")
+    tallest = max(
+        max(map(sum, zip(h["right"], h["wrong"]))) for h in (methods[k]["histogram"] for k in ("none", "sharp"))
+    )
+    for side in ("before", "after"):
+        assert opened.page.locator(f"#{side} .hist text").nth(1).text_content() == f"{100 * tallest:.0f}"
+
+
 def test_a_click_on_the_map_shows_the_node_and_its_neighbours(opened):
     page, found = opened.page, unpacked(sample_results()["map"])
     page.wait_for_selector("#map-detail[data-ready]")
@@ -265,9 +290,20 @@ def test_it_prints_light_without_controls_on_few_pages(browser, file, tmp_path):
     assert 1 <= pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") + pdf.count(b"/Type /Page/") <= 6
     found.page.emulate_media(media="print")
     assert not any(controls.is_visible() for controls in found.page.locator(".controls").all())
+    assert not found.page.locator("#target").is_visible()
     assert found.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     found.page.screenshot(path=tmp_path / "print.png", full_page=True)
     found.context.close()
+
+
+@pytest.mark.parametrize("width", [718, 794])  # A4 at 96 dots per inch, with and without margins
+def test_nothing_is_cut_off_on_paper(browser, file, width):
+    context = browser.new_context(viewport={"width": width, "height": 1000}, offline=True)
+    page = context.new_page()
+    page.goto(file.as_uri())
+    page.emulate_media(media="print")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    context.close()
 
 
 def test_nothing_is_cut_off_on_a_phone_or_a_desk(browser, file):
@@ -276,10 +312,9 @@ def test_nothing_is_cut_off_on_a_phone_or_a_desk(browser, file):
         page = context.new_page()
         page.goto(file.as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        if width == 1200:
-            assert page.evaluate(
-                "(t => t.scrollWidth <= t.clientWidth + 1)(document.querySelector('#methods').parentElement)"
-            )
+        for table in ("#methods", "#changed") if width == 1200 else ("#changed",):
+            fits = "s => (t => t.scrollWidth <= t.clientWidth + 1)(document.querySelector(s).parentElement)"
+            assert page.evaluate(fits, table), (table, width)
         context.close()
 
 

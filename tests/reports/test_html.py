@@ -37,6 +37,25 @@ def test_the_table_holds_the_numbers(results, html):
         assert 'role="img" aria-label="ECE' in row
 
 
+def test_a_table_of_predictions_has_no_model_no_seeds_and_no_spread(results):
+    """One set of predictions, of a model nobody trained here and whose training nodes are not known."""
+    methods = copy.deepcopy(results["methods"])
+    for method in methods.values():
+        for value in method.values():
+            if isinstance(value, dict) and len(value.get("values") or ()) > 1:
+                value.update(values=value["values"][:1], sd=0.0)
+    nodes = {"train": 0, "val": 300, "test": 1100}
+    given = {"backbone": "predictions", "dataset": "scores.csv", "seeds": [0], "nodes": nodes, "methods": methods}
+    page = build({**results, **given})
+    assert "<h1>scores.csv</h1>" in page
+    row = re.search(r'<tr data-method="ts">(.*?)</tr>', page, flags=re.DOTALL)[1]
+    assert "±" not in row
+    assert "±" in build(results)
+    shown = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert not re.search(r"first seed|over seeds|% of seeds|<dt>Seeds|<dt>Backbone", shown)
+    assert "training node" not in re.search(r'<script type="application/json".*?</script>', page, flags=re.DOTALL)[0]
+
+
 def test_one_verdict_is_on_the_page(results, html):
     assert html.count(results["verdict"]) == 1
     without = build({k: v for k, v in results.items() if k != "verdict"})

@@ -87,7 +87,9 @@ def test_places_and_groups_in_words():
     assert place_text({"hops": 2, "degree": 4, "agreement": 0.5}) == (
         "2 hops from the nearest training node; 2 of 4 neighbours predicted alike"
     )
-    assert place_text({"hops": -1, "degree": 0, "agreement": 1.0}) == "no training node in reach; no neighbours"
+    alone = {"hops": -1, "degree": 0, "agreement": 1.0}
+    assert place_text(alone) == "no training node in reach; no neighbours"
+    assert place_text(alone, training=False) == "no neighbours"
     assert slice_text(None) is None
     worst = {"by": "degree", "group": "1", "nodes": 72, "confidence": 0.61, "accuracy": 0.38}
     assert slice_text(worst) == "degree: 1 (72 nodes, says 61 %, right 38 %)"

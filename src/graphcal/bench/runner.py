@@ -7,10 +7,9 @@ Models are trained on a graph where every label outside the training and validat
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from graphcal.bench.engines import Engine, JobResult, Tick
 from graphcal.bench.models import Graphs, Models, models_of
 from graphcal.bench.records import Record, Store
 from graphcal.bench.spec import Cell, Job, TrainingGroup
+from graphcal.engine.threads import one_thread
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics import Scores, reliability
 from graphcal.persist import installed_versions
@@ -111,17 +111,6 @@ def compute(cell: Cell, models: Mapping[str, Models], graph: Data) -> tuple[Reco
         "apply": best.fitted.apply_seconds,
     }
     return Record(cell.to_dict(), result, seconds, installed_versions()), log_probs[test], y[test]
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Sums are added in one order on every machine and under every engine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @dataclass

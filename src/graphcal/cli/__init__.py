@@ -30,19 +30,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(run)
-app.command()(calibrate)
-app.command()(score)
-app.command()(bench)
-app.command()(datasets)
-app.command()(methods)
-app.command()(check)
-app.command()(decide)
-app.command()(watch)
-app.command()(report)
-app.command()(explain)
-app.command()(tune)
-app.command()(shift)
+PANELS = {
+    "Calibrate, decide, watch": (run, calibrate, score, check, decide, watch, report),
+    "Understand a model": (explain, tune, shift),
+    "Look up": (methods, datasets),
+    "Reproduce": (bench,),
+}
+for panel, commands in PANELS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
 
 
 def _version(wanted: bool) -> None:

@@ -1,15 +1,64 @@
-"""What DATASET means on the command line, the name of a known graph or a path to one's own, and what --columns means."""
+"""Arguments that several commands share, and what they mean: DATASET is the name of a known graph or a path to one's own."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
+from graphcal.cli import completion
+
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-COLUMNS = ("id", "label", "split", "source", "target", "sparse", "values")
+ROLES = ("id", "label", "split", "source", "target", "sparse", "values")
+
+# A graph to train on
+DATASET: Any = typer.Argument(
+    "citeseer",
+    autocompletion=completion.complete_dataset,
+    help="A dataset name (see `graphcal datasets`) or a path to your own graph.",
+)
+BACKBONE: Any = typer.Option(
+    "gcn",
+    metavar="NAME",
+    autocompletion=completion.complete_backbone,
+    help=f"The model to train: {', '.join(completion.BACKBONES[:-1])} or {completion.BACKBONES[-1]}.",
+)
+LABELS_PER_CLASS: Any = typer.Option(
+    20, min=1, metavar="N", help="Training labels for each class, where the protocol has a choice."
+)
+PROTOCOL: Any = typer.Option(
+    "",
+    metavar="NAME",
+    autocompletion=completion.complete_protocol,
+    help="Which split: public, cagcn, per-class, gats, geom-gcn, random (default: the graph's own).",
+)
+SPLIT: Any = typer.Option(0, min=0, metavar="N", help="Number of the split, where a protocol has several.")
+GRAPH_COLUMNS: Any = typer.Option(
+    "",
+    "--columns",
+    metavar="ROLE=NAME,...",
+    help="Your tables' column names, where they differ: id=paper,label=topic or source=from,target=to or features=a+b.",
+)
+DELIMITER: Any = typer.Option(",", metavar="CHAR", help="What separates the columns of your CSV files.")
+
+# A table of predictions
+KIND: Any = typer.Option(
+    None, metavar="KIND", help="logits, log-probs or probs, where the columns' names do not say it."
+)
+CLASSES: Any = typer.Option(None, metavar="A,B,...", help="Class names in the order of the scores: spam,ham,news.")
+SOURCE: Any = typer.Option(
+    None, "--from", metavar="ENGINE", help="Engine that wrote the files: graphstorm, gigl, neo4j, kumo."
+)
+TABLE_COLUMNS: Any = typer.Option(
+    "",
+    "--columns",
+    metavar="ROLE=NAME,...",
+    help="Your columns' names, where they differ: id=paper,label=topic or scores=pred.",
+)
 
 
 def graph_of(
@@ -31,19 +80,33 @@ def graph_of(
     return datasets.read(dataset, **_columns(columns), delimiter=delimiter)
 
 
+def show_notes(data: Data) -> None:
+    """What was noticed while one's own files were read, on the error stream."""
+    from rich.console import Console
+
+    for note in data.get("notes", []):
+        Console(stderr=True).print(note, style="dim", highlight=False, markup=False)
+
+
 def _columns(text: str) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         what, _, name = (p.strip() for p in part.partition("="))
         if what == "features" and name:
             chosen["feature_columns"] = name.split("+")
-        elif what in COLUMNS and name:
+        elif what in ROLES and name:
             chosen[f"{what}_column"] = name
         else:
             raise ValueError(
-                f"--columns understands WHAT=NAME, WHAT among {', '.join(COLUMNS)}, features (features=a+b+c); got {part!r}"
+                f"--columns understands WHAT=NAME, WHAT among {', '.join(ROLES)}, features (features=a+b+c); got {part!r}"
             )
     return chosen
+
+
+def predictions_in(path: Path) -> Path:
+    """The calibrated predictions in a folder that `graphcal run` or `graphcal calibrate` wrote; any other path as it is."""
+    found = path / "calibrated.parquet"
+    return found if found.is_file() else path
 
 
 def column_names(text: str) -> dict[str, str]:

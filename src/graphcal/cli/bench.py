@@ -8,40 +8,54 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from graphcal.cli.completion import complete_preset
+
 if TYPE_CHECKING:
     from graphcal.bench.session import Session
 
 
 def bench(
     preset: str = typer.Argument(
-        ..., help="A preset (`graphcal bench list`), a file of your own (mine.toml), or `status`, `archive`, `audit`."
+        ...,
+        autocompletion=complete_preset,
+        help="A preset (`graphcal bench list`), a file of your own (mine.toml), or `status`, `archive`, `audit`.",
     ),
     folder: Path = typer.Argument(None, help="With `status` and `archive`: the folder. With `audit`: the archive."),
     only: list[str] = typer.Option(
-        [], help="Part of it: dataset=cora,citeseer,calibrator=ts (axes, method, calibrator, seed, split)."
+        [],
+        metavar="AXIS=VALUE,...",
+        help="Part of it: dataset=cora,citeseer or calibrator=ts (axes, method, calibrator, seed, split).",
     ),
-    runs: int = typer.Option(None, min=1, help="Seeds or splits for each cell. Default: the preset's."),
-    engine: str = typer.Option("process", help="process (a worker per core), serial, or ray."),
-    workers: int = typer.Option(0, min=0, help="Workers of the process engine or of a local Ray. 0: one per core."),
-    address: str = typer.Option(None, help="Address of a Ray cluster (with --engine ray)."),
+    runs: int = typer.Option(None, min=1, metavar="N", help="Seeds or splits for each cell. Default: the preset's."),
+    engine: str = typer.Option("process", metavar="NAME", help="process (a worker per core), serial, or ray."),
+    workers: int = typer.Option(
+        0, min=0, metavar="N", help="Workers of the process engine or of a local Ray. 0: one per core."
+    ),
+    address: str = typer.Option(None, metavar="ADDRESS", help="Address of a Ray cluster (with --engine ray)."),
     out: Path = typer.Option(
-        Path("graphcal-bench"), help="Folder for records, models and tables. What is there is not done again."
+        Path("graphcal-bench"),
+        metavar="FOLDER",
+        help="Folder for records, models and tables. What is there is not done again.",
     ),
-    resume: bool = typer.Option(True, help="Keep what is finished; --no-resume begins anew in an empty folder."),
-    dry_run: bool = typer.Option(False, help="Count the cells and estimate the time; compute nothing."),
-    publish: Path = typer.Option(None, help="Also write the table here, with its command, time and machine."),
+    resume: bool = typer.Option(
+        True, metavar="", help="Keep what is finished; --no-resume begins anew in an empty folder."
+    ),
+    dry_run: bool = typer.Option(False, metavar="", help="Count the cells and estimate the time; compute nothing."),
+    publish: Path = typer.Option(
+        None, metavar="FOLDER", help="Also write the table here, with its command, time and machine."
+    ),
     against: Path = typer.Option(
-        Path("results"), help="With `audit`: the folder of tables to hold the archive against."
+        Path("results"), metavar="FOLDER", help="With `audit`: the folder of tables to hold the archive against."
     ),
 ) -> None:
     """Compute a table or figure, and set it beside the published numbers where the preset has them.
 
-    graphcal bench list                                       # the presets
+    graphcal bench list                                      # the presets
     graphcal bench table-gcn --only dataset=cora --runs 10
     graphcal bench table-gcn --dry-run
     graphcal bench status graphcal-bench
-    graphcal bench archive graphcal-bench --publish results   # all predictions in one file
-    graphcal bench audit graphcal-bench/archive.zip           # every score again, from that file
+    graphcal bench archive graphcal-bench --publish results  # all predictions
+    graphcal bench audit graphcal-bench/archive.zip          # every score again
 
     Kill it at any moment and give the same command again: only the cells in flight are lost.
     """  # fmt: skip
@@ -92,7 +106,9 @@ def _list(console: Any) -> None:
 
     titles = preset_titles()
     if not titles:
-        console.print("No preset is installed. `graphcal bench FILE.toml` takes one of your own: see docs/bench.md.")
+        console.print(
+            "No preset is installed. `graphcal bench FILE.toml` takes one of your own: see Bench in the documentation."
+        )
         return
     width = max(map(len, titles))
     for name, title in titles.items():

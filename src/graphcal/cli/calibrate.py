@@ -8,29 +8,43 @@ from pathlib import Path
 
 import typer
 
+from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, column_names
+from graphcal.cli.completion import complete_calibrators
+
 
 def calibrate(
     predictions: Path = typer.Argument(
         ..., help="Table of predictions: Parquet, CSV, Arrow or npz; a file or a folder of shards."
     ),
     labels: Path = typer.Option(
-        None, help="Table of id and label, with a split if it likes (default: in PREDICTIONS)."
+        None, metavar="FILE", help="Table of id and label, with a split if it likes (default: in PREDICTIONS)."
     ),
-    edges: Path = typer.Option(None, help="Table of edges, src and dst by id: opens the graph-aware calibrators."),
-    final_layer: Path = typer.Option(None, help="Safetensors file with weight and bias of the last layer: opens SCAR."),
+    edges: Path = typer.Option(
+        None, metavar="FILE", help="Table of edges, src and dst by id: opens the graph-aware calibrators."
+    ),
+    final_layer: Path = typer.Option(
+        None, metavar="FILE", help="Safetensors file with weight and bias of the last layer: opens SCAR."
+    ),
     calibrator: str = typer.Option(
-        "auto", help="Calibrators to compare, separated by commas; the last one's predictions are written."
+        "auto",
+        metavar="NAME,...",
+        autocompletion=complete_calibrators,
+        help="Calibrators to compare, separated by commas; the last one's predictions are written.",
     ),
-    kind: str = typer.Option(None, help="logits, log-probs or probs, where the columns' names do not say it."),
-    classes: str = typer.Option(None, help="Class names in the order of the scores: spam,ham,news."),
-    source: str = typer.Option(None, "--from", help="Engine that wrote the files: graphstorm, gigl, neo4j, kumo."),
-    split: str = typer.Option(None, help="Column of train/val/test, or a file of ids (default: `split`, else a draw)."),
-    columns: str = typer.Option("", help="Your columns' names, where they differ: id=paper,label=topic,scores=pred."),
-    layout: str = typer.Option(None, help="wide, list, long, top-label or binary, where two are possible."),
-    seed: int = typer.Option(0, min=0, help="Seed of the draw, where no split is given."),
-    bins: int = typer.Option(20, min=1, help="Equal-width bins (lo, hi], 0 and 1 included."),
-    out: Path = typer.Option(Path("graphcal-calibrated"), help="Folder for what is written."),
-    json: bool = typer.Option(False, "--json", help="Print the results as JSON instead of the table."),
+    kind: str = KIND,
+    classes: str = CLASSES,
+    source: str = SOURCE,
+    split: str = typer.Option(
+        None, metavar="COLUMN|FILE", help="Column of train/val/test, or a file of ids (default: `split`, else a draw)."
+    ),
+    columns: str = TABLE_COLUMNS,
+    layout: str = typer.Option(
+        None, metavar="NAME", help="wide, list, long, top-label or binary, where two are possible."
+    ),
+    seed: int = typer.Option(0, min=0, metavar="N", help="Seed of the draw, where no split is given."),
+    bins: int = typer.Option(20, min=1, metavar="N", help="Equal-width bins (lo, hi], 0 and 1 included."),
+    out: Path = typer.Option(Path("graphcal-calibrated"), metavar="FOLDER", help="Folder for what is written."),
+    json: bool = typer.Option(False, "--json", metavar="", help="Print the results as JSON instead of the table."),
 ) -> None:
     """Calibrate predictions that are already there: any framework, any of five layouts.
 
@@ -38,12 +52,11 @@ def calibrate(
     calibrator.safetensors (for `graphcal score`), report.html and results.json:
 
     graphcal calibrate predictions.parquet --out out/
-    graphcal calibrate preds/ --from graphstorm --labels labels.parquet --edges edges.parquet --out out/
-    graphcal calibrate scores.csv --kind logits --classes cat,dog --calibrator ts,isotonic --out out/
+    graphcal calibrate preds/ --labels labels.parquet --edges edges.parquet
+    graphcal calibrate scores.csv --kind logits --calibrator ts,isotonic
     """
     from rich.console import Console
 
-    from graphcal.cli.arguments import column_names
     from graphcal.cli.run import show_results
     from graphcal.files import check_writable
     from graphcal.pipeline import calibrate_files

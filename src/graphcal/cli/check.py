@@ -7,26 +7,36 @@ from pathlib import Path
 
 import typer
 
+from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, column_names, predictions_in
+
 EXIT = {"pass": 0, "fail": 1, "unknown": 3}
 
 
 def check(
     predictions: Path = typer.Argument(
         ...,
-        help="Table with `label` and prob_0.., logit_0.. or log_prob_0..: Parquet, CSV, Arrow or npz; a file or a folder.",
+        help="Table with `label` and prob_0.., logit_0.. or log_prob_0..: Parquet, CSV, Arrow or npz; a file or a folder; "
+        "or what `graphcal run` wrote.",
     ),
     max_ece: float = typer.Option(
-        0.05, min=0.0, max=1.0, help="Largest calibration error that is acceptable, as a fraction."
+        0.05, min=0.0, max=1.0, metavar="SHARE", help="Largest calibration error that is acceptable, as a fraction."
     ),
-    confidence: float = typer.Option(0.95, min=0.5, max=0.9999, help="How certain the answer must be."),
-    bins: int = typer.Option(20, min=1, help="Equal-width bins (lo, hi], 0 and 1 included."),
-    label: str = typer.Option("label", help="Column that holds the true class."),
-    labels: Path = typer.Option(None, help="Table of id and label, where the predictions have none."),
-    kind: str = typer.Option(None, help="logits, log-probs or probs, where the columns' names do not say it."),
-    classes: str = typer.Option(None, help="Class names in the order of the scores: spam,ham,news."),
-    source: str = typer.Option(None, "--from", help="Engine that wrote the files: graphstorm, gigl, neo4j, kumo."),
-    columns: str = typer.Option("", help="Your columns' names, where they differ: id=paper,label=topic,scores=pred."),
-    json: bool = typer.Option(False, "--json", help="Print the judgement and its figures as JSON."),
+    confidence: float = typer.Option(
+        0.95, min=0.5, max=0.9999, metavar="SHARE", help="How certain the answer must be."
+    ),
+    bins: int = typer.Option(20, min=1, metavar="N", help="Equal-width bins (lo, hi], 0 and 1 included."),
+    label: str = typer.Option("label", metavar="COLUMN", help="Column that holds the true class."),
+    labels: Path = typer.Option(None, metavar="FILE", help="Table of id and label, where the predictions have none."),
+    split: str = typer.Option(
+        None,
+        metavar="COLUMN|FILE",
+        help="Column or file that says train, val, test: rows that trained or fitted are left out.",
+    ),
+    kind: str = KIND,
+    classes: str = CLASSES,
+    source: str = SOURCE,
+    columns: str = TABLE_COLUMNS,
+    json: bool = typer.Option(False, "--json", metavar="", help="Print the judgement and its figures as JSON."),
 ) -> None:
     """Is a model calibrated enough? The exit code is the answer.
 
@@ -34,21 +44,28 @@ def check(
 
     graphcal check predictions.parquet --max-ece 0.05 --confidence 0.95
     """
-    from graphcal.cli.arguments import column_names
+    import torch
+
     from graphcal.metrics.gate import judge
     from graphcal.tables.reading import read_table
 
     if max_ece <= 0 or max_ece >= 1:
         raise ValueError(f"--max-ece must lie between 0 and 1, got {max_ece}; 0.05 means 5 points")
     names = column_names(columns) | ({"label": label} if label != "label" else {})
-    found = read_table(predictions, kind, None, classes, labels, names, source=source)
-    known = found.labelled
-    left_out = int((~known).sum())
+    found = read_table(predictions_in(predictions), kind, None, classes, labels, names, split, source)
+    known, used = found.labelled, 0
+    if found.split is not None:
+        fitted = torch.as_tensor(found.split.train | found.split.val)
+        known, used = known & ~fitted, int((known & fitted).sum())
+    if not known.any():
+        raise ValueError(f"{predictions}: no labelled row is left to measure on; {used:,} trained or fitted the model")
+    left_out = int((~found.labelled).sum())
     judgement = judge(found.log_probs[known].double(), found.labels[known], max_ece, confidence, bins)
     if json:
-        typer.echo(json_format.dumps({**judgement.to_dict(), "left_out": left_out, "bins": bins}))
+        typer.echo(json_format.dumps({**judgement.to_dict(), "left_out": left_out, "fitted": used, "bins": bins}))
     else:
         note = f"; {left_out:,} rows without a label left out" if left_out else ""
+        note += f"; {used:,} rows that trained or fitted left out" if used else ""
         for remark in found.notes:
             typer.echo(remark, err=True)
         typer.secho(

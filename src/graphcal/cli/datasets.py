@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from graphcal.cli.completion import complete_dataset
+
 if TYPE_CHECKING:
     from graphcal.datasets.cards import DatasetCard, Listed
 
 
 def datasets(
-    name: str | None = typer.Argument(None, help="A dataset: its card is printed. Without it, the list of all."),
-    json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
+    name: str | None = typer.Argument(
+        None, autocompletion=complete_dataset, help="A dataset: its card is printed. Without it, the list of all."
+    ),
+    json: bool = typer.Option(False, "--json", metavar="", help="Print JSON instead of tables."),
 ) -> None:
-    """List the datasets and where each is now, or print the card of one.
+    """List the datasets and where each is found, or print the card of one.
 
     graphcal datasets           # names, sizes, sources
-    graphcal datasets cora      # classes, homophily, and the sizes of every protocol's split
+    graphcal datasets cora      # classes, homophily, sizes of every split
     """
     from graphcal.datasets.cards import card, listing
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, column_names, predictions_in
+
 if TYPE_CHECKING:
     from graphcal.decisions.curves import RiskCurve
     from graphcal.decisions.outcomes import Outcome
@@ -20,40 +22,57 @@ def decide(
         ...,
         help="Table of predictions, a file or a folder, as `graphcal check` reads it; or what `graphcal run` wrote.",
     ),
-    max_error: float = typer.Option(0.05, help="Largest share of errors among the nodes decided automatically."),
-    certainty: float = typer.Option(0.95, help="How certain the promise must be."),
-    class_: str = typer.Option(
-        "", "--class", help="Select this class instead: nodes that may be taken as members of it."
+    max_error: float = typer.Option(
+        0.05, metavar="SHARE", help="Largest share of errors among the nodes decided automatically."
     ),
-    min_precision: float = typer.Option(0.9, help="With --class: smallest share of members among the selected nodes."),
-    budget: int = typer.Option(0, min=0, help="How many nodes a person can look at: name the most worthwhile ones."),
-    sets: float = typer.Option(0.0, min=0.0, max=1.0, help="Add prediction sets with this coverage, for example 0.9."),
+    certainty: float = typer.Option(0.95, metavar="SHARE", help="How certain the promise must be."),
+    class_: str = typer.Option(
+        "", "--class", metavar="CLASS", help="Select this class instead: nodes that may be taken as members of it."
+    ),
+    min_precision: float = typer.Option(
+        0.9, metavar="SHARE", help="With --class: smallest share of members among the selected nodes."
+    ),
+    budget: int = typer.Option(
+        0, min=0, metavar="N", help="How many nodes a person can look at: name the most worthwhile ones."
+    ),
+    sets: float = typer.Option(
+        0.0, min=0.0, max=1.0, metavar="SHARE", help="Add prediction sets with this coverage, for example 0.9."
+    ),
     certify: float = typer.Option(
         1.0,
         min=0.0,
         max=1.0,
+        metavar="SHARE",
         help="Share of the labelled rows that certify; 0.5 draws half of them at random, the rest is decided.",
     ),
     promise: str = typer.Option(
-        "pool", help="What is promised: pool (of these nodes), future (of nodes to come), average (over draws)."
+        "pool",
+        metavar="NAME",
+        help="What is promised: pool (of these nodes), future (of nodes to come), average (over draws).",
     ),
     random_draw: bool = typer.Option(
         False,
         "--random-draw",
+        metavar="",
         help="I state that the labelled rows were drawn at random: makes the promise a guarantee.",
     ),
-    labels: Path = typer.Option(None, help="Table of id and label, where labels are in a file of their own."),
+    labels: Path = typer.Option(
+        None, metavar="FILE", help="Table of id and label, where labels are in a file of their own."
+    ),
     split: str = typer.Option(
-        "", help="Column or file that says train, val, test: rows that trained or fitted do not certify."
+        "",
+        metavar="COLUMN|FILE",
+        help="Column or file that says train, val, test: rows that trained or fitted do not certify.",
     ),
-    classes: str = typer.Option("", help="Names of the classes in the order of the scores: a,b,c."),
-    kind: str = typer.Option("", help="logits, log-probs or probs, where the columns' names do not say it."),
-    columns: str = typer.Option("", help="Your columns' names, where they differ: id=paper,label=topic,scores=pred."),
-    seed: int = typer.Option(0, help="Seed of the draw with --certify."),
+    classes: str = CLASSES,
+    kind: str = KIND,
+    source: str = SOURCE,
+    columns: str = TABLE_COLUMNS,
+    seed: int = typer.Option(0, metavar="N", help="Seed of the draw with --certify."),
     out: Path = typer.Option(
-        Path("decisions.parquet"), "--out", "-o", help="Where the decision on every node is written."
+        Path("decisions.parquet"), "--out", "-o", metavar="FILE", help="Where the decision on every node is written."
     ),
-    json: bool = typer.Option(False, "--json", help="Print everything as JSON."),
+    json: bool = typer.Option(False, "--json", metavar="", help="Print everything as JSON."),
 ) -> None:
     """Which nodes can be decided automatically, and which need a person?
 
@@ -61,18 +80,16 @@ def decide(
     Exit code 0: some nodes can be decided. 1: none, and more labels would not help. 2: bad input. 3: none with so few labels.
 
     graphcal decide predictions.parquet --max-error 0.05 --random-draw
-    graphcal decide predictions.parquet --class fraud --min-precision 0.9 --budget 500
+    graphcal decide predictions.parquet --class fraud --min-precision 0.9
     graphcal decide graphcal-report --certify 0.5
     """
-    from graphcal.cli.arguments import column_names
     from graphcal.decisions.outcomes import decide_rows
     from graphcal.files import check_writable
     from graphcal.tables.reading import read_table
 
     check_writable(out.parent)
-    path = predictions / "calibrated.parquet" if (predictions / "calibrated.parquet").is_file() else predictions
     names = column_names(columns)
-    table = read_table(path, kind or None, None, classes or None, labels, names, split or None)
+    table = read_table(predictions_in(predictions), kind, None, classes, labels, names, split or None, source)
     used = None if table.split is None else table.split.train | table.split.val
     outcome = decide_rows(
         table.log_probs,
@@ -102,6 +119,12 @@ def _show(outcome: Outcome, notes: list[str], out: Path) -> None:
 
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{outcome.decision.sentence}[/]")
+    target = _next_target(outcome)
+    if target is not None:
+        console.print(
+            f"A target of at most {100 * target[0]:g} % errors would decide {target[1]:,} nodes: --max-error {target[0]:g}. "
+            "A promise holds for a target that was chosen beforehand."
+        )
     if outcome.members is not None:
         m = outcome.members
         console.print(
@@ -121,6 +144,14 @@ def _show(outcome: Outcome, notes: list[str], out: Path) -> None:
     for note in notes:
         console.print(f"[dim]{note}[/]")
     console.print(f"Decisions: {out}")
+
+
+def _next_target(outcome: Outcome) -> tuple[float, int] | None:
+    """Where no node can be decided: the smallest larger target that decides some, and how many."""
+    if outcome.decision.num_approved or outcome.decision.positive is not None:
+        return None
+    pairs = zip(outcome.curve.targets, outcome.curve.decided)
+    return next((pair for pair in pairs if pair[1] and pair[0] > outcome.decision.max_error), None)
 
 
 def _table(curve: RiskCurve) -> Any:

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from graphcal.cli.arguments import graph_of
+from graphcal.cli.arguments import (
+    BACKBONE,
+    DATASET,
+    DELIMITER,
+    GRAPH_COLUMNS,
+    LABELS_PER_CLASS,
+    PROTOCOL,
+    SPLIT,
+    graph_of,
+    show_notes,
+)
+from graphcal.cli.completion import complete_calibrator
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -17,28 +28,30 @@ if TYPE_CHECKING:
 
 
 def explain(
-    dataset: str = typer.Argument(
-        "citeseer", help="A dataset name (see `graphcal datasets`) or a path to your own graph."
+    dataset: str = DATASET,
+    node: str = typer.Option(
+        ..., metavar="ID", help="The node to explain: its id in your files, or its number where it has none."
     ),
-    node: str = typer.Option(..., help="The node to explain: its id in your files, or its number where it has none."),
-    backbone: str = typer.Option(
-        "gcn", help="The model to train: gcn, gat, sage, appnp, sgc, gcnii, fagcn, jknet, gpn or mlp."
-    ),
+    backbone: str = BACKBONE,
     calibrator: str = typer.Option(
-        "graph-scaling-keep", help="The calibrator whose effect is shown; `none` for no calibration."
+        "graph-scaling-keep",
+        metavar="NAME",
+        autocompletion=complete_calibrator,
+        help="The calibrator whose effect is shown; `none` for no calibration.",
     ),
-    seed: int = typer.Option(0, min=0, help="Seed of the training."),
-    labels_per_class: int = typer.Option(
-        20, min=1, help="Training labels for each class, where the protocol has a choice."
-    ),
-    protocol: str = typer.Option("", help="Which split (default: the graph's own)."),
-    picture: Path = typer.Option(None, help="Draw the explanation to this file (svg, png or pdf)."),
-    json: bool = typer.Option(False, "--json", help="Print the explanation as JSON."),
+    seed: int = typer.Option(0, min=0, metavar="N", help="Seed of the training."),
+    labels_per_class: int = LABELS_PER_CLASS,
+    protocol: str = PROTOCOL,
+    split: int = SPLIT,
+    columns: str = GRAPH_COLUMNS,
+    delimiter: str = DELIMITER,
+    picture: Path = typer.Option(None, metavar="FILE", help="Draw the explanation to this file (svg, png or pdf)."),
+    json: bool = typer.Option(False, "--json", metavar="", help="Print the explanation as JSON."),
 ) -> None:
     """Explain one node's confidence by the training nodes that push for and against its predicted class.
 
-        graphcal explain citeseer --node 2000
-        graphcal explain cora --node 5 --backbone gat --picture node5.svg
+    graphcal explain citeseer --node 2000
+    graphcal explain cora --node 5 --backbone gat --picture node5.svg
 
     Trains BACKBONE on DATASET, takes the node's logits apart (Eq. 8 of the SCAR paper) and shows what calibration changes.
     """
@@ -48,7 +61,8 @@ def explain(
     from graphcal.training import train
 
     recipe = CALIBRATORS[calibrator]()
-    data = graph_of(dataset, protocol, labels_per_class)
+    data = graph_of(dataset, protocol, labels_per_class, split, columns, delimiter)
+    show_notes(data)
     number = node_number(data, node, dataset)
     (run,) = train(data, backbone, seeds=[seed])
     study = Study.of([run.outputs], {calibrator: recipe}, on=data.val_mask)

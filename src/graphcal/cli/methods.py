@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
+from graphcal.cli.completion import complete_calibrator
 from graphcal.plugins import announced
 
 if TYPE_CHECKING:
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 
 
 def methods(
-    name: str = typer.Argument("", help="A calibrator, for its card; without it all are listed."),
-    json: bool = typer.Option(False, "--json", help="Print the cards as JSON."),
+    name: str = typer.Argument(
+        "", autocompletion=complete_calibrator, help="A calibrator, for its card; without it all are listed."
+    ),
+    json: bool = typer.Option(False, "--json", metavar="", help="Print the cards as JSON."),
 ) -> None:
     """Say what each calibrator does, what it needs and what it costs.
 

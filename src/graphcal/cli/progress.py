@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 EVERY = 30.0  # seconds between two lines of a log
+QUIET = 2.0  # seconds in which nobody wonders
 
 
 class ProgressBar:
@@ -38,6 +39,6 @@ class ProgressBar:
 
     def _say(self, stage: str, done: int, total: int) -> None:
         kind, now = stage.split(",")[0], time.monotonic()
-        if kind != self.stage or now - self.said_at >= EVERY:
+        if now - self.began >= QUIET and (kind != self.stage or now - self.said_at >= EVERY):
             self.stage, self.said_at = kind, now
             self.console.print(f"{now - self.began:5.0f} s  {stage} ({done}/{total})", markup=False, highlight=False)

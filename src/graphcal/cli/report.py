@@ -9,7 +9,9 @@ import typer
 
 def report(
     results: list[Path] = typer.Argument(..., help="results.json files, or folders that hold one."),
-    out: Path = typer.Option(None, "--out", "-o", help="Where it is written: report.html, or README.md with --card."),
+    out: Path = typer.Option(
+        None, "--out", "-o", metavar="FILE", help="Where it is written: report.html, or README.md with --card."
+    ),
     card: bool = typer.Option(
         False, "--card", help="Write a model card in Markdown with Hugging Face's model-index block."
     ),

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from graphcal.cli.arguments import graph_of
+from graphcal.cli.arguments import (
+    BACKBONE,
+    DATASET,
+    DELIMITER,
+    GRAPH_COLUMNS,
+    LABELS_PER_CLASS,
+    PROTOCOL,
+    SPLIT,
+    graph_of,
+    show_notes,
+)
+from graphcal.cli.completion import complete_calibrators
 from graphcal.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -26,52 +37,49 @@ if TYPE_CHECKING:
 
 
 def run(
-    dataset: str = typer.Argument(
-        "citeseer", help="A dataset name (see `graphcal datasets`) or a path to your own graph."
-    ),
-    backbone: str = typer.Option(
-        "gcn", help="The model to train: gcn, gat, sage, appnp, sgc, gcnii, fagcn, jknet, gpn or mlp."
-    ),
+    dataset: str = DATASET,
+    backbone: str = BACKBONE,
     calibrator: str = typer.Option(
         "ts,scar,graph-scaling-keep,graph-scaling",
+        metavar="NAME,...",
+        show_default="ts, scar, graph-scaling-keep, graph-scaling",
+        autocompletion=complete_calibrators,
         help="Calibrators to compare, separated by commas (see `graphcal methods`).",
     ),
-    seeds: int = typer.Option(10, min=1, help="How many times to train, with seeds 0, 1, 2, ...; all train together."),
-    labels_per_class: int = typer.Option(
-        20, min=1, help="Training labels for each class, where the protocol has a choice."
+    seeds: int = typer.Option(
+        10, min=1, metavar="N", help="How many times to train, with seeds 0, 1, 2, ...; all train together."
     ),
-    protocol: str = typer.Option(
-        "", help="Which split: public, cagcn, per-class, gats, geom-gcn, random (default: the graph's own)."
-    ),
-    split: int = typer.Option(0, min=0, help="Number of the split, where a protocol has several."),
+    labels_per_class: int = LABELS_PER_CLASS,
+    protocol: str = PROTOCOL,
+    split: int = SPLIT,
     final_weight_decay: float = typer.Option(
-        None, min=0.0, help="Weight decay of the final layer: SCAR's class-centroid level. Default: that of all layers."
+        None,
+        min=0.0,
+        metavar="NUMBER",
+        help="Weight decay of the final layer: SCAR's class-centroid level. Default: that of all layers.",
     ),
-    columns: str = typer.Option(
-        "",
-        help="Your tables' column names, where they differ: id=paper,label=topic,source=from,target=to,features=a+b.",
-    ),
-    delimiter: str = typer.Option(",", help="What separates the columns of your CSV files."),
+    columns: str = GRAPH_COLUMNS,
+    delimiter: str = DELIMITER,
     out: Path = typer.Option(
         Path("graphcal-report"),
+        metavar="FOLDER",
         help="Folder for report.html, results.json, calibrated.parquet and calibrator.safetensors.",
     ),
-    json: bool = typer.Option(False, "--json", help="Print the results as JSON instead of the table."),
+    json: bool = typer.Option(False, "--json", metavar="", help="Print the results as JSON instead of the table."),
 ) -> None:
     """Show how honest a model's confidence is on a graph, and how much calibration repairs.
 
     Trains BACKBONE on DATASET, fits each calibrator on the validation nodes and measures on the test nodes:
 
-    graphcal run                                  # a GCN on Citeseer, ten seeds, about a minute
+    graphcal run                            # a GCN on Citeseer, 10 seeds, a minute
     graphcal run cora --calibrator ts,graph-scaling,gats
-    graphcal run my-graph/ --backbone sage        # nodes.csv + edges.csv
+    graphcal run my-graph/ --backbone sage  # nodes.csv + edges.csv
     """
     from rich.console import Console
 
     console = Console(stderr=True)
     data = graph_of(dataset, protocol, labels_per_class, split, columns, delimiter)
-    for note in data.get("notes", []):
-        console.print(note, style="dim", highlight=False, markup=False)
+    show_notes(data)
     from graphcal.files import check_writable
     from graphcal.pipeline import run as run_pipeline
 
@@ -116,7 +124,7 @@ def show_results(results: Results, page: Path | None) -> None:
     console.print(
         f"[bold]{escape(record['backbone'])}[/] on [bold]{escape(record['dataset'])}[/], {escape(split)}: "
         f"{nodes['train']:,} training, {nodes['val']:,} validation, {nodes['test']:,} test nodes; "
-        f"{seeds} seed{'s' * (seeds > 1)}, {record['bins']} bins"
+        f"{'' if of_a_table else f'{seeds} seed' + 's' * (seeds > 1) + ', '}{record['bins']} bins"
     )
     console.print(results_table(record, console.width))
     console.print(f"\n{results.verdict}", highlight=False, markup=False)

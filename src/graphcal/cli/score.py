@@ -7,36 +7,45 @@ from pathlib import Path
 
 import typer
 
+from graphcal.cli.arguments import SOURCE, column_names
+
 
 def score(
     calibrator: Path = typer.Argument(..., help="calibrator.safetensors, as `graphcal calibrate` writes it."),
     predictions: Path = typer.Argument(
         ..., help="Table of predictions: Parquet, CSV, Arrow or npz; a file or a folder of shards."
     ),
-    out: Path = typer.Option(..., help="Folder for the calibrated shards and score.json."),
-    edges: Path = typer.Option(None, help="Table of edges, src and dst by id, for a graph-aware calibrator."),
-    train_ids: Path = typer.Option(
-        None, help="Table of the ids the model was trained on, where the calibrator reads it."
+    out: Path = typer.Option(..., metavar="FOLDER", help="Folder for the calibrated shards and score.json."),
+    edges: Path = typer.Option(
+        None, metavar="FILE", help="Table of edges, src and dst by id, for a graph-aware calibrator."
     ),
-    kind: str = typer.Option(None, help="logits, log-probs or probs, where the calibrator does not know it."),
-    source: str = typer.Option(None, "--from", help="Engine that wrote the files: graphstorm, gigl, neo4j, kumo."),
-    columns: str = typer.Option("", help="Your columns' names, where they differ: id=paper,scores=pred."),
-    keep_scores: bool = typer.Option(False, help="Write the scores as well, beside the calibrated ones."),
-    engine: str = typer.Option("local", help="local (threads), process, or ray."),
-    workers: int = typer.Option(0, min=0, help="How many at once (default: one per core)."),
-    address: str = typer.Option(None, help="Address of a Ray cluster; without it, a local one for this command."),
-    json: bool = typer.Option(False, "--json", help="Print score.json instead of sentences."),
+    train_ids: Path = typer.Option(
+        None, metavar="FILE", help="Table of the ids the model was trained on, where the calibrator reads it."
+    ),
+    kind: str = typer.Option(
+        None, metavar="KIND", help="logits, log-probs or probs, where the calibrator does not know it."
+    ),
+    source: str = SOURCE,
+    columns: str = typer.Option(
+        "", metavar="ROLE=NAME,...", help="Your columns' names, where they differ: id=paper or scores=pred."
+    ),
+    keep_scores: bool = typer.Option(False, metavar="", help="Write the scores as well, beside the calibrated ones."),
+    engine: str = typer.Option("local", metavar="NAME", help="local (threads), process, or ray."),
+    workers: int = typer.Option(0, min=0, metavar="N", help="How many at once (default: one per core)."),
+    address: str = typer.Option(
+        None, metavar="ADDRESS", help="Address of a Ray cluster; without it, a local one for this command."
+    ),
+    json: bool = typer.Option(False, "--json", metavar="", help="Print score.json instead of sentences."),
 ) -> None:
     """Calibrate a table of any size with a saved calibrator; given again after a kill, it goes on where it was.
 
     Reads batches and writes whole files only. Rows, order, ids and other columns stay; scores become calibrated ones:
 
     graphcal score out/calibrator.safetensors all-predictions/ --out scored/
-    graphcal score out/calibrator.safetensors preds/ --edges edges.parquet --engine ray --address auto --out scored/
+    graphcal score out/calibrator.safetensors preds/ --engine ray --out scored/
     """
     from rich.console import Console
 
-    from graphcal.cli.arguments import column_names
     from graphcal.cli.progress import ProgressBar
     from graphcal.tables.profiles import drift_text
     from graphcal.tables.scoring import score as score_table

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from graphcal.cli.arguments import graph_of
+from graphcal.cli.arguments import (
+    BACKBONE,
+    DATASET,
+    DELIMITER,
+    GRAPH_COLUMNS,
+    LABELS_PER_CLASS,
+    PROTOCOL,
+    SPLIT,
+    graph_of,
+    show_notes,
+)
+from graphcal.cli.completion import complete_calibrators
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,32 +38,34 @@ SHOWN_METRICS = (
 
 
 def shift(
-    dataset: str = typer.Argument(
-        "citeseer", help="A dataset name (see `graphcal datasets`) or a path to your own graph."
-    ),
-    table: str = typer.Option("shift", help=f"Which table: {', '.join(TABLES)}."),
-    backbone: str = typer.Option(
-        "gcn", help="The model to train: gcn, gat, sage, appnp, sgc, gcnii, fagcn, jknet, gpn or mlp."
-    ),
+    dataset: str = DATASET,
+    table: str = typer.Option("shift", metavar="NAME", help=f"Which table: {', '.join(TABLES)}."),
+    backbone: str = BACKBONE,
     calibrator: str = typer.Option(
-        "none,ts,scar,graph-scaling", help="Calibrators to compare, separated by commas (see `graphcal methods`)."
+        "none,ts,scar,graph-scaling",
+        metavar="NAME,...",
+        autocompletion=complete_calibrators,
+        help="Calibrators to compare, separated by commas (see `graphcal methods`).",
     ),
-    seeds: int = typer.Option(3, min=1, help="How many times to train."),
-    unknown: int = typer.Option(0, min=0, help="The class that is left out in the table `shift`."),
-    labels_per_class: int = typer.Option(
-        20, min=1, help="Training labels for each class, where the protocol has a choice."
-    ),
-    protocol: str = typer.Option("", help="Which split (default: the graph's own)."),
+    seeds: int = typer.Option(3, min=1, metavar="N", help="How many times to train."),
+    unknown: int = typer.Option(0, min=0, metavar="CLASS", help="The class that is left out in the table `shift`."),
+    labels_per_class: int = LABELS_PER_CLASS,
+    protocol: str = PROTOCOL,
+    split: int = SPLIT,
+    columns: str = GRAPH_COLUMNS,
+    delimiter: str = DELIMITER,
     keep: str = typer.Option(
-        "", help="Keep what is computed of the table `inductive` in this folder, and go on from there."
+        "",
+        metavar="FOLDER",
+        help="Keep what is computed of the table `inductive` in this folder, and go on from there.",
     ),
-    json: bool = typer.Option(False, "--json", help="Print the rows as JSON."),
+    json: bool = typer.Option(False, "--json", metavar="", help="Print the rows as JSON."),
 ) -> None:
     """Ask the uncomfortable questions: confidence on wrong predictions, and out of distribution.
 
-    graphcal shift citeseer                      # mixed features, rewired edges, an unknown class
-    graphcal shift cora --table wrong            # confidence on right and on wrong predictions
-    graphcal shift photo --table inductive --backbone sage    # nodes that come later, sampled neighbourhoods
+    graphcal shift citeseer              # mixed features, rewired edges
+    graphcal shift cora --table wrong    # confidence on wrong predictions
+    graphcal shift photo --table inductive --backbone sage  # nodes to come
     """
     from graphcal.methods import CALIBRATORS
     from graphcal.shift import inductive, out_of_distribution, wrong_predictions
@@ -60,7 +73,8 @@ def shift(
     if table not in TABLES:
         raise ValueError(f"--table {table!r} is not one of {', '.join(TABLES)}")
     methods = {name: CALIBRATORS[name]() for name in (part.strip() for part in calibrator.split(",")) if name}
-    data = graph_of(dataset, protocol, labels_per_class)
+    data = graph_of(dataset, protocol, labels_per_class, split, columns, delimiter)
+    show_notes(data)
     if table == "shift":
         rows = out_of_distribution(data, backbone, seeds=range(seeds), unknown=unknown, methods=methods)
     elif table == "inductive":

@@ -8,43 +8,63 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from graphcal.cli.arguments import graph_of
+from graphcal.cli.arguments import (
+    BACKBONE,
+    DATASET,
+    DELIMITER,
+    GRAPH_COLUMNS,
+    LABELS_PER_CLASS,
+    PROTOCOL,
+    SPLIT,
+    graph_of,
+    show_notes,
+)
+from graphcal.cli.completion import complete_calibrator
 
 if TYPE_CHECKING:
     from graphcal.tuning import DecaySearch
 
 
 def tune(
-    dataset: str = typer.Argument(
-        "citeseer", help="A dataset name (see `graphcal datasets`) or a path to your own graph."
+    dataset: str = DATASET,
+    backbone: str = BACKBONE,
+    search: str = typer.Option("bisection", metavar="NAME", help="bisection (of the validation gap) or grid."),
+    criterion: str = typer.Option(
+        "nll", metavar="METRIC", help="What a grid minimises on the validation nodes: nll or ece."
     ),
-    backbone: str = typer.Option(
-        "gcn", help="The model to train: gcn, gat, sage, appnp, sgc, gcnii, fagcn, jknet, gpn or mlp."
+    after: str = typer.Option(
+        "",
+        metavar="NAME",
+        autocompletion=complete_calibrator,
+        help="Judge each decay after this calibrator, e.g. ts or graph-scaling.",
     ),
-    search: str = typer.Option("bisection", help="bisection (of the validation gap) or grid."),
-    criterion: str = typer.Option("nll", help="What a grid minimises on the validation nodes: nll or ece."),
-    after: str = typer.Option("", help="Judge each decay after this calibrator, e.g. ts or graph-scaling."),
-    decays: str = typer.Option("", help="The grid, or the two ends of the bisection, separated by commas."),
-    sweep: str = typer.Option("", help="Only look: sweep the decay of final, global, others (commas), or both."),
-    seeds: int = typer.Option(3, min=1, help="Seeds for each decay; all train together."),
-    labels_per_class: int = typer.Option(
-        20, min=1, help="Training labels for each class, where the protocol has a choice."
+    decays: str = typer.Option(
+        "", metavar="A,B,...", help="The grid, or the two ends of the bisection, separated by commas."
     ),
-    protocol: str = typer.Option("", help="Which split (default: the graph's own)."),
-    picture: Path = typer.Option(None, help="Draw the curve to this file (svg, png or pdf)."),
-    json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
+    sweep: str = typer.Option(
+        "", metavar="WHICH", help="Only look: sweep the decay of final, global, others (commas), or both."
+    ),
+    seeds: int = typer.Option(3, min=1, metavar="N", help="Seeds for each decay; all train together."),
+    labels_per_class: int = LABELS_PER_CLASS,
+    protocol: str = PROTOCOL,
+    split: int = SPLIT,
+    columns: str = GRAPH_COLUMNS,
+    delimiter: str = DELIMITER,
+    picture: Path = typer.Option(None, metavar="FILE", help="Draw the curve to this file (svg, png or pdf)."),
+    json: bool = typer.Option(False, "--json", metavar="", help="Print the result as JSON."),
 ) -> None:
     """Choose the weight decay of the final layer on validation nodes: SCAR's class-centroid level.
 
     graphcal tune citeseer
-    graphcal tune cora --search grid --after ts      # is it still worth it after temperature scaling?
-    graphcal tune cora --sweep both --picture f.svg  # the paper's figure: final-layer against global decay, test nodes
+    graphcal tune cora --search grid --after ts      # worth it after TS too?
+    graphcal tune cora --sweep both --picture f.svg  # final against global
     """
     from graphcal.methods import CALIBRATORS
     from graphcal.tuning import PAPER_DECAYS, sweep_decay, tune_decay
 
     recipe = CALIBRATORS[after]() if after else None
-    data = graph_of(dataset, protocol, labels_per_class)
+    data = graph_of(dataset, protocol, labels_per_class, split, columns, delimiter)
+    show_notes(data)
     chosen = _numbers(decays)
     found: Any
     if sweep:

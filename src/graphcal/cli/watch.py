@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, column_names
+
 if TYPE_CHECKING:
     from graphcal.decisions.watching import Validity
 
@@ -21,18 +23,23 @@ def watch(
     predictions: Path = typer.Argument(
         ..., help="Predictions as served, calibrated: a file or a folder, as `graphcal score` writes them."
     ),
-    time: str = typer.Option("", help="Column with a time, a date or a number that grows: windows are cut by it."),
-    labels: Path = typer.Option(None, help="Table of id and label, where labels have arrived in a file of their own."),
+    time: str = typer.Option(
+        "", metavar="COLUMN", help="Column with a time, a date or a number that grows: windows are cut by it."
+    ),
+    labels: Path = typer.Option(
+        None, metavar="FILE", help="Table of id and label, where labels have arrived in a file of their own."
+    ),
     threshold: float = typer.Option(
-        None, help="Confidence from which nodes are decided, where the calibrator does not say it."
+        None, metavar="SHARE", help="Confidence from which nodes are decided, where the calibrator does not say it."
     ),
     max_error: float = typer.Option(
-        None, help="Promised share of errors among them, where the calibrator does not say it."
+        None, metavar="SHARE", help="Promised share of errors among them, where the calibrator does not say it."
     ),
-    classes: str = typer.Option("", help="Names of the classes in the order of the scores: a,b,c."),
-    kind: str = typer.Option("", help="logits, log-probs or probs, where the columns' names do not say it."),
-    columns: str = typer.Option("", help="Your columns' names, where they differ: id=paper,label=topic,scores=pred."),
-    json: bool = typer.Option(False, "--json", help="Print everything as JSON."),
+    classes: str = CLASSES,
+    kind: str = KIND,
+    source: str = SOURCE,
+    columns: str = TABLE_COLUMNS,
+    json: bool = typer.Option(False, "--json", metavar="", help="Print everything as JSON."),
 ) -> None:
     """Do predictions still look as they did when the calibrator was fitted, and does its promise hold?
 
@@ -40,7 +47,6 @@ def watch(
 
     graphcal watch calibrator.safetensors today.parquet --time week
     """
-    from graphcal.cli.arguments import column_names
     from graphcal.decisions.watching import watch as compare
     from graphcal.persist import read_reference
     from graphcal.tables.layouts import is_calibrated
@@ -51,7 +57,7 @@ def watch(
     if (threshold is None) != (max_error is None):
         raise ValueError("a promise is a --threshold and a --max-error: give both or neither")
     names = column_names(columns)
-    table = read_table(predictions, kind=kind or None, classes=classes or None, labels=labels, columns=names)
+    table = read_table(predictions, kind=kind, classes=classes, labels=labels, columns=names, source=source)
     column = None
     if time:
         rows = one_table([table.source.read(shard) for shard in table.source.shards])
@@ -80,8 +86,18 @@ def _show(found: Validity) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{found.sentence}[/]")
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for title in ("window", "nodes", "confidence", "change: confidences", "classes", "labels", "accuracy", "slope", ""):
-        table.add_column(title, justify="left" if title in ("window", "") else "right", no_wrap=True)
+    for title in (
+        "\nwindow",
+        "\nnodes",
+        "\nconfidence",
+        "change of\nconfidences",
+        "change of\nclasses",
+        "\nlabels",
+        "\naccuracy",
+        "\nslope",
+        "",
+    ):
+        table.add_column(title, justify="left" if title in ("\nwindow", "") else "right", no_wrap=True)
     for w in found.windows:
         table.add_row(
             w.name,

@@ -38,6 +38,7 @@ from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes, traini
 from graphcal.engine.graph_columns import FactUnits, Layout, centred, raw_facts, read_context
 from graphcal.engine.node_order import fitting_order
 from graphcal.engine.scaling import mixture, pooled, with_predictions
+from graphcal.engine.threads import threads_for
 from graphcal.graphs import fingerprint, structure
 from graphcal.methods.card import Card
 from graphcal.methods.scar import centroid_logits
@@ -123,7 +124,8 @@ class GraphScaling:
             "predictions": self.predictions, **fitted_on(out, on), **training_set_of(out),
         }  # fmt: skip
         columns = _columns(layout, z[nodes], context, state)
-        fitted = fit_stack(layout, columns, z[nodes], y, scale, self.left_out, keep=self.predictions == "keep")
+        with threads_for(z[nodes].numel() * len(layout.of_training)):
+            fitted = fit_stack(layout, columns, z[nodes], y, scale, self.left_out, keep=self.predictions == "keep")
         return GraphScaled(**state, **_fit_state(fitted))
 
 

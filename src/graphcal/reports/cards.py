@@ -76,7 +76,8 @@ def table(methods: wording.Methods) -> str:
 def run_section(results: dict[str, Any]) -> list[str]:
     nodes, seeds = results.get("nodes") or {}, results.get("seeds") or []
     facts = [", ".join(f"{count:,} {part}" for part, count in nodes.items()) + " nodes"] if nodes else []
-    facts += [f"means over {len(seeds)} seeds, {results.get('bins', 20)} bins"] if seeds else []
+    of_runs = f"means over {len(seeds)} seeds" if len(seeds) > 1 else "one run"
+    facts += [f"{of_runs}, {results.get('bins', 20)} bins"] if seeds else []
     facts += [f"`{results['command']}`"] if results.get("command") else []
     facts += [f"graphcal {results['graphcal']}"] if results.get("graphcal") else []
     limits = (

@@ -3,7 +3,7 @@
   const slider = document.getElementById("target");
   if (!slider) return;
   const all = JSON.parse(document.getElementById("data").textContent).decisions;
-  const NS = "http://www.w3.org/2000/svg", W = 560, H = 300, L = 48, R = 14, T = 14, B = 46;
+  const NS = "http://www.w3.org/2000/svg", W = 560, H = 300, L = 56, R = 20, T = 14, B = 46;
   const pick = id => document.getElementById(id), count = n => n.toLocaleString("en-US");
   const share = (v, digits = 0) => `${(100 * v).toFixed(digits)}\u00a0%`, target = v => `${+(100 * v).toFixed(1)}\u00a0%`;
 
@@ -44,6 +44,7 @@
     const c = all.methods[pick("decider").value].curve, k = Number(slider.value), decided = c.decided[k], limit = c.targets[k];
     const promise = `with at most ${target(limit)} errors, ${share(c.certainty)} certain`;
     pick("target-text").textContent = target(limit);
+    pick("decided-card").classList.toggle("nothing", !decided);  // no colour of success where nothing is decided
     pick("decided").textContent = count(decided);
     pick("decided-of").textContent = `of ${count(c.total)} nodes`;
     pick("decided-share").setAttribute("width", 300 * decided / c.total);

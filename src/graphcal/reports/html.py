@@ -32,6 +32,7 @@ TABLE_METRICS = (
     "fit_seconds",
 )
 SCRIPTS = ("page.js", "decisions.js", "map.js")
+TABLE = "predictions"  # the backbone of predictions that were there already
 DRAWN = ("binnings", "histogram", "slices")  # what the script needs of a method as it is
 
 
@@ -65,7 +66,9 @@ def finite(value: Any) -> Any:
 def cell(method: dict[str, Any], metric: Metric) -> dict[str, Any]:
     """Mean and sd of one metric, as text and as a sortable value."""
     raw, value = method.get(metric.key), wording.mean_of(method, metric.key)
-    sd = raw.get("sd") if isinstance(raw, dict) else None
+    sd = (
+        raw.get("sd") if isinstance(raw, dict) and len(raw.get("values", (0, 0))) > 1 else None
+    )  # of one run there is none
     return {"value": value, "text": metric.text(value), "sd": None if sd is None else metric.text(float(sd))}
 
 
@@ -109,6 +112,10 @@ def rows(methods: wording.Methods, columns: list[Metric]) -> list[dict[str, Any]
     ]
 
 
+def unbroken(text: str) -> str:
+    return text.replace(" ", "\u00a0")
+
+
 def changes(methods: wording.Methods) -> dict[str, dict[str, Any]]:
     """The paired difference of each method's ECE to the uncalibrated model, p-values corrected by Holm."""
     known = {k: m["against"]["ece"] for k, m in methods.items() if m.get("against")}
@@ -116,7 +123,7 @@ def changes(methods: wording.Methods) -> dict[str, dict[str, Any]]:
         k: {
             "value": pair["difference"],
             "text": f"{100 * pair['difference']:+.1f}",
-            "detail": f"[{100 * pair['low']:+.1f}, {100 * pair['high']:+.1f}] {wording.p_text(p)}",
+            "detail": f"[{100 * pair['low']:+.1f},\u00a0{100 * pair['high']:+.1f}] {unbroken(wording.p_text(p))}",
         }
         for (k, pair), p in zip(known.items(), holm([pair["p"] for pair in known.values()]))
     }
@@ -133,24 +140,36 @@ def advices(methods: wording.Methods) -> list[tuple[str, str]]:
     return found
 
 
-def drawn(method: dict[str, Any]) -> dict[str, Any]:
+def drawn(method: dict[str, Any], training: bool) -> dict[str, Any]:
     """What the page's script draws of one method, places and groups in words."""
-    changed = [{**node, "why": wording.place_text(node)} for node in method.get("changed") or []]
+    changed = [{**node, "why": wording.place_text(node, training)} for node in method.get("changed") or []]
     worst = wording.slice_text(method.get("worst"))
     return {**{key: method[key] for key in DRAWN if method.get(key)}, "worst": worst, "changed": changed}
+
+
+def named(value: Any) -> str:
+    """A setting as text; one that has settings of its own by its name and them."""
+    if not isinstance(value, dict):
+        return str(value)
+    return " ".join([str(value.get("name", "")), *(f"{k}={v}" for k, v in value.items() if k != "name")]).strip()
 
 
 def run_facts(results: dict[str, Any]) -> list[tuple[str, str]]:
     """What was run: everything that is needed to run it again."""
     nodes, seeds = results.get("nodes") or {}, results.get("seeds") or []
+    of_a_table = results.get("backbone") == TABLE  # no model was trained
     found = {
         "Data": results.get("dataset"),
-        "Protocol": results.get("protocol"),
-        "Backbone": results.get("backbone"),
+        "Split" if of_a_table else "Protocol": results.get("protocol"),
+        "Backbone": None if of_a_table else results.get("backbone"),
         "Nodes": ", ".join(f"{n:,} {part}" for part, n in nodes.items()) if isinstance(nodes, dict) else nodes,
-        "Seeds": f"{len(seeds)}: {', '.join(map(str, seeds))}" if isinstance(seeds, list) else seeds,
+        "Seeds": None
+        if of_a_table
+        else f"{len(seeds)}: {', '.join(map(str, seeds))}"
+        if isinstance(seeds, list)
+        else seeds,
         "Binning": f"{results.get('bins', 20)} equal-width bins (lo, hi], 0 and 1 included",
-        "Training": ", ".join(f"{k} {v}" for k, v in (results.get("training") or {}).items() if v is not None),
+        "Training": ", ".join(f"{k} {named(v)}" for k, v in (results.get("training") or {}).items() if v is not None),
         "Versions": ", ".join(f"{k} {v}" for k, v in (results.get("versions") or {}).items()),
         "Command": results.get("command"),
     }
@@ -170,20 +189,28 @@ def build(results: dict[str, Any]) -> str:
     columns = [
         METRICS[key] for key in TABLE_METRICS if any(wording.mean_of(m, key) is not None for m in methods.values())
     ]
-    pictures = {k: drawn(m) for k, m in methods.items() if m.get("binnings")}
+    nodes, seeds = results.get("nodes"), results.get("seeds")
+    training = bool(nodes.get("train", True)) if isinstance(nodes, dict) else True
+    pictures = {k: drawn(m, training) for k, m in methods.items() if m.get("binnings")}
     labels = {k: wording.label(k, m) for k, m in methods.items()}
     before = wording.before_name(methods)
     first = methods[next(iter(pictures))] if pictures else {}
     decisions, node_map = decisions_of(results), results.get("map")
-    shown = {"before": before, "labels": labels, "methods": pictures}
+    shown = {
+        "oneRun": isinstance(seeds, list) and len(seeds) == 1,
+        "before": before,
+        "labels": labels,
+        "methods": pictures,
+    }
     shown |= {"decisions": {"methods": decisions["methods"]}} if decisions else {}
     shown |= {"map": node_map} if node_map else {}
-    name = " · ".join(str(results[k]) for k in ("dataset", "backbone") if results.get(k)) or "Calibration"
+    name = " · ".join(str(results[k]) for k in ("dataset", "backbone") if results.get(k) and results[k] != TABLE)
     return with_policy(
         environment()
         .get_template("template.html.j2")
         .render(
-            title=name,
+            title=name or "Calibration",
+            one_run=isinstance(seeds, list) and len(seeds) == 1,
             verdict=results.get("verdict") or wording.verdict(results),
             answers=[] if results.get("combined") else wording.answers(results),
             columns=columns,
@@ -229,6 +256,7 @@ def decisions_of(results: dict[str, Any]) -> dict[str, Any] | None:
         "at": at,
         "said": {
             "target": f"{100 * own['curve']['targets'][at]:g} %",
+            "any": decided > 0,
             "approved": f"{decided:,}",
             "nodes": f"{total:,}",
             "width": f"{300 * decided / total:.1f}",

@@ -51,11 +51,11 @@
     holder.replaceChildren(svg);
   }
 
-  function histogram(holder, h, label) {
+  function histogram(holder, h, top, label) {                    // both histograms have the same scale
     const height = 150, svg = document.createElementNS(NS, "svg");
     svg.setAttribute("viewBox", `0 0 ${W} ${height}`);
     svg.setAttribute("role", "img");
-    const top = Math.max(...h.right.map((r, b) => r + h.wrong[b])), y = v => height - B - v / top * (height - T - B);
+    const y = v => height - B - v / top * (height - T - B);
     const wrong = h.wrong.reduce((s, v) => s + v, 0);
     svg.setAttribute("aria-label", `${label}: confidences of right and wrong predictions; ${pct(wrong)} percent are wrong`);
     frame(svg, height, "nodes, %", y, [0, top]);
@@ -69,13 +69,15 @@
 
   const said = bins => `calibration error ${pct(bins.ece)} percent, floor ${pct(bins.ece_floor)} percent, ${bins.convention}`;
 
-  function show(figure, name, binning) {
+  const tallest = h => Math.max(...h.right.map((r, b) => r + h.wrong[b]));
+
+  function show(figure, name, binning, top) {
     const m = data.methods[name], bins = m.binnings[binning], label = data.labels[name];
     const small = document.createElement("small");
     small.textContent = `ECE ${pct(bins.ece)} % · floor ${pct(bins.ece_floor)} % · debiased ${pct(bins.ece_debiased)} %`;
     figure.querySelector("figcaption").replaceChildren(label, small);
     diagram(figure.querySelector(".plot"), bins, label);
-    histogram(figure.querySelector(".hist"), m.histogram, label);
+    histogram(figure.querySelector(".hist"), m.histogram, top, label);
   }
 
   function panel(by, groups, old) {                              // one way to cut the nodes
@@ -103,9 +105,10 @@
 
   function showSlices(name, base) {
     const m = data.methods[name], old = data.methods[base].slices || [];
-    const kinds = [...new Set((m.slices || []).map(s => s.by))].filter(by => by !== "outcome");
+    const groups = by => m.slices.filter(s => s.by === by);
+    const kinds = [...new Set((m.slices || []).map(s => s.by))].filter(by => by !== "outcome" && groups(by).length > 1);
     const find = by => Object.fromEntries(old.filter(s => s.by === by).map(s => [s.group, s]));
-    pick("slices").replaceChildren(...kinds.map(by => panel(by, m.slices.filter(s => s.by === by), name === base ? {} : find(by))));
+    pick("slices").replaceChildren(...kinds.map(by => panel(by, groups(by), name === base ? {} : find(by))));
     pick("worst").textContent = m.worst ? `Worst group of ${data.labels[name]}: ${m.worst}.` : `No group of ${data.labels[name]} is certainly off.`;
   }
 
@@ -143,7 +146,7 @@
       add(svg, "circle", { class: "hollow", cx: x(n.before), cy: 7, r: 3 });
       add(svg, "circle", { class: side, cx: x(n.after), cy: 7, r: 4 });
       put("").appendChild(svg);
-      put(pct(n.right, 0), n.right);
+      put(data.oneRun ? (n.right ? "yes" : "no") : pct(n.right, 0), n.right);
       const whyCell = put(n.why);
       whyCell.className = "wrap";
       if (n.explanation) whyCell.appendChild(explained(n.explanation));
@@ -168,8 +171,9 @@
 
   function update() {
     const name = pick("method").value, base = pick("base").value, binning = pick("binning").value;
-    show(pick("before"), base, binning);
-    show(pick("after"), name, binning);
+    const top = Math.max(...[base, name].map(k => tallest(data.methods[k].histogram)));
+    show(pick("before"), base, binning, top);
+    show(pick("after"), name, binning, top);
     numbers(name, binning);
     if (pick("slices")) showSlices(name, base);
     if (pick("changed")) showChanged(name);

@@ -277,9 +277,10 @@ def slice_text(worst: dict[str, Any] | None) -> str | None:
     return f"{worst['by']}: {worst['group']} ({worst['nodes']} nodes, says {says}, right {right})"
 
 
-def place_text(node: dict[str, Any]) -> str:
-    """Where a node sits in the graph, in words."""
+def place_text(node: dict[str, Any], training: bool = True) -> str:
+    """Where a node sits in the graph, in words; from training nodes only where they are known (``training``)."""
     hops, degree = node["hops"], node["degree"]
     near = f"{hops} hop{'s' * (hops != 1)} from the nearest training node"
     alike = f"{round(node['agreement'] * degree)} of {degree} neighbours predicted alike"
-    return f"{'no training node in reach' if hops == UNREACHABLE else near}; {alike if degree else 'no neighbours'}"
+    around = alike if degree else "no neighbours"
+    return f"{'no training node in reach' if hops == UNREACHABLE else near}; {around}" if training else around
