@@ -155,7 +155,8 @@ def rehearse_all(study: Study, methods: dict[str, Any], last: str) -> dict[str, 
     for name, method in methods.items():
         method["decision"] = rehearse(study.log_probs(name)[0], study.graph.y, study.graph.test_mask)
     own = methods[last]["decision"]
-    return None if own is None else {"method": last, "sentence": rehearsal_sentence(methods[last]["title"], own)}
+    title = methods[last]["title"] + (", first seed" if len(study.log_probs(last)) > 1 else "")
+    return None if own is None else {"method": last, "sentence": rehearsal_sentence(title, own)}
 
 
 def reference_of(study: Study, methods: dict[str, Any], last: str) -> dict[str, Any]:

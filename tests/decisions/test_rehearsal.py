@@ -23,7 +23,7 @@ def test_half_of_the_nodes_at_most_500_certify_and_the_rest_is_decided():
     small = rehearse(log_probs, y, torch.arange(4000) < 600)
     assert small["labels"] == 300
     said = rehearsal_sentence("TS", found)
-    assert said.startswith(f"With TS, first seed: {found['approved']:,} of 2,500 nodes")
+    assert said.startswith(f"With TS: {found['approved']:,} of 2,500 nodes")
     assert f"{found['errors']:,} are in fact wrong" in said
 
 

@@ -42,7 +42,7 @@ def rehearse(
 def rehearsal_sentence(method: str, record: dict[str, Any]) -> str:
     """The decision with how it came about, and how it turned out; where nothing is decided, the target that would do."""
     text = (
-        f"With {method}, first seed: {record['sentence']} {record['labels']:,} of the test nodes, drawn with seed "
+        f"With {method}: {record['sentence']} {record['labels']:,} of the test nodes, drawn with seed "
         f"{record['seed']}, certify"
     )
     if record["approved"]:

@@ -69,7 +69,8 @@ def drift_text(found: Mapping[str, Any]) -> str:
     """The drift in a sentence."""
     said = (
         f"mean confidence {found['mean_confidence']:.3f}, at the fit {found['mean_confidence_at_fit']:.3f}; "
-        f"{found['confidence_shift']:.1%} of the rows moved in confidence, {found['predicted_shift']:.1%} in predicted class"
+        f"{100 * found['confidence_shift']:.1f} % of the rows moved in confidence, "
+        f"{100 * found['predicted_shift']:.1f} % in predicted class"
     )
     if max(found["confidence_shift"], found["predicted_shift"]) > MOVED:
         said += (
