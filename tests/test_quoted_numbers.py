@@ -19,7 +19,9 @@ def tables(path: Path, below: str = "") -> list[list[dict[str, str]]]:
     for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         lines = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in block.strip().split("\n")]
         if len(lines) > 2:
-            found.append([dict(zip(lines[0], line)) for line in lines[2:]])
+            found.append(
+                [dict(reversed(list(zip(lines[0], line)))) for line in lines[2:]]
+            )  # of a heading twice, the first
     return found
 
 
@@ -42,3 +44,85 @@ def test_the_first_sentence_is_that_of_the_run_shown(page):
     shown = re.search(r"^\$ graphcal run\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)[1]
     printed, opening = (said.search(" ".join(t.split())) for t in (shown, text))
     assert opening.groups() == printed.groups()
+
+
+def prose(page: str) -> str:
+    return " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
+def short(value: str, digits: int = 3) -> str:
+    """.736, and −.024 where it is less than nothing."""
+    number = round(float(value.split()[0]), digits)
+    return ("−" if number < 0 else "") + f"{abs(number):.{digits}f}".removeprefix("0")
+
+
+def means(name: str, section: str = "Over all graphs") -> dict[str, dict[str, str]]:
+    """Method -> its means over the graphs."""
+    return {row["method"]: row for row in tables(ROOT / "results" / name, f"## {section}\n")[0]}
+
+
+def against(name: str, section: str = "Over all graphs") -> dict[str, dict[str, str]]:
+    """Method -> graph-scaling minus it."""
+    return {row["graph-scaling minus"]: row for row in tables(ROOT / "results" / name, f"## {section}\n")[1]}
+
+
+def test_the_page_of_graph_scaling_says_what_the_blind_table_has():
+    text, found, gats = prose("docs/graph-scaling.md"), means("blind.md"), means("blind.md", "labels gats")
+    own, keep, old, ts = (found[m] for m in ("graph-scaling", "graph-scaling, keep", "graph-scar (0.1)", "ts"))
+    ece = {m: f"{float(row['ECE %']):.1f}" for m, row in found.items()}
+    slices = [f"{float(row['worst slice %']):.1f}" for row in (own, ts, old)]
+    for sentence in (
+        f"the lowest mean, {float(own['ECE %']):.1f} (floor {float(own['ECE %']) - float(own['excess %']):.1f})",
+        f"order-invariant ({ece['order-invariant']}) and Simi-Mailbox ({ece['simi-mailbox']})",
+        f"{float(own['excess %']):.1f} points, is below the label limit, {float(own['label limit %']):.1f}; "
+        f"its debiased error, {float(own['debiased ECE %']):.1f}, is not",
+        f"lower mean NLL ({short(keep['NLL'])} against {short(old['NLL'])}) and ECE ({float(keep['ECE %']):.1f} against "
+        f"{float(old['ECE %']):.1f})",
+        f"{slices[0]} points, TS {slices[1]}, graph-scar {slices[2]}",
+        f"NLL {short(gats['graph-scaling']['NLL'])} against {short(gats['ts']['NLL'])} for TS, below it on all seven; "
+        f"ECE {gats['graph-scaling']['ECE %']} against {gats['ts']['ECE %']}",
+    ):
+        assert sentence in text, sentence
+    lowest = min(found.values(), key=lambda row: float(row["ECE %"]) + 9 * ("labelled" in row["method"]))
+    assert lowest is own
+    rivals = {m: row for m, row in against("blind.md").items() if not m.startswith("graph-scaling")}
+    assert len(rivals) == 19  # and keep mode
+    assert all(row["NLL"].endswith("✓") and row["better / worse"] for row in rivals.values())
+    untold = {m for m, row in rivals.items() if not row["ECE"].endswith("✓")}
+    assert untold == {"order-invariant", "simi-mailbox"}
+
+
+def test_other_backbones_and_blocks_are_quoted_as_they_stand():
+    text, found, blocks = prose("docs/graph-scaling.md"), means("blind-backbones.md"), against("graph-scaling.md")
+    own, ts = found["graph-scaling"], found["ts"]
+    worth = {m: short(row["NLL"].replace("-", "")) for m, row in blocks.items()}
+    for sentence in (
+        f"NLL {short(own['NLL'])} against {short(ts['NLL'])} for TS and {short(found['ms']['NLL'])} for MS",
+        f"mean ECE {float(own['ECE %']):.1f} against {float(ts['ECE %']):.1f} for TS, the lowest and told apart from each",
+        f"class terms {worth['without class terms']} of NLL, facts {worth['without facts']}, neighbours' opinions "
+        f"{worth[next(m for m in worth if m.startswith('without neighbours'))]}",
+        f"the pull {worth['without the pull']}",
+    ):
+        assert sentence in text, sentence
+    assert all(row["NLL"].endswith("✓") and row["ECE"].endswith("✓") for row in against("blind-backbones.md").values())
+
+
+def test_the_table_of_label_counts_is_that_of_the_results():
+    (quoted,) = [table for table in tables(ROOT / "docs" / "graph-scaling.md") if "labels" in table[0]]
+    rows = {row["labels"]: row for row in quoted}
+    for count in (30, 50, 100, 250, 500, 1000, 2000):
+        minus, mean = against("blind-labels.md", f"fit_labels {count}"), means("blind-labels.md", f"fit_labels {count}")
+        assert rows["graph scaling"][f"{count:,}"] == short(minus["ts"]["NLL"])
+        assert rows["better / worse than TS, graphs"][f"{count:,}"] == minus["ts"]["better / worse"]
+        keep = float(mean["graph-scaling, keep"]["NLL"]) - float(mean["ts"]["NLL"])
+        assert rows["keep"][f"{count:,}"] == short(str(keep))
+        assert float(minus["ts"]["NLL"].split()[0]) < 0  # not worse than TS on average, at any count
+
+
+def test_the_page_on_choosing_quotes_gats_protocol():
+    text, gats = prose("docs/choose.md"), means("blind.md", "labels gats")
+    own, ts, rival = gats["graph-scaling"], gats["ts"], gats["gats"]
+    assert (
+        f"NLL is {float(own['NLL']):.3f} against {float(ts['NLL']):.3f} for `ts` and {float(rival['NLL']):.3f} for `gats`, "
+        f"ECE {own['ECE %']} against {ts['ECE %']} and {rival['ECE %']}"
+    ) in text
