@@ -126,3 +126,24 @@ def test_the_page_on_choosing_quotes_gats_protocol():
         f"NLL is {float(own['NLL']):.3f} against {float(ts['NLL']):.3f} for `ts` and {float(rival['NLL']):.3f} for `gats`, "
         f"ECE {own['ECE %']} against {ts['ECE %']} and {rival['ECE %']}"
     ) in text
+
+
+def test_pages_on_deciding_and_on_large_graphs_quote_their_results():
+    results = ROOT / "results"
+    row = next(
+        r
+        for table in tables(ROOT / "docs" / "decide.md")
+        for r in table
+        if "mean of nine graphs" in " ".join(r.values())
+    )
+    mean = next(r for table in tables(results / "decisions.md") for r in table if "**mean**" in r.values())
+    plain = [cell.replace("*", "") for cell in row.values()]
+    shares = [cell.strip("*") for cell in mean.values() if "(" in cell]
+    assert {shares[0], shares[1], shares[3]} <= set(plain)  # ours, SGR, naive
+    whole = next(r for r in tables(results / "big-graph.md")[0] if r["stage"] == "**all**")
+    seconds, peak = whole["seconds"].strip("*"), float(whole["peak GiB"].strip("*"))
+    assert f"a measured calibration in {seconds} s and {peak:.1f} GiB" in prose("docs/minibatches.md")
+    cost, fit = (table[-1] for table in tables(results / "scale-metrics.md"))
+    text = prose("docs/measurement.md")
+    assert f"take {cost['core seconds']} core seconds and {cost['GB']} GB beyond the inputs" in text
+    assert f"validation nodes {fit['core seconds']} core seconds" in text
