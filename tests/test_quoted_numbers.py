@@ -19,9 +19,8 @@ def tables(path: Path, below: str = "") -> list[list[dict[str, str]]]:
     for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         lines = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in block.strip().split("\n")]
         if len(lines) > 2:
-            found.append(
-                [dict(reversed(list(zip(lines[0], line)))) for line in lines[2:]]
-            )  # of a heading twice, the first
+            once = [k for k, name in enumerate(lines[0]) if name not in lines[0][:k]]  # of a heading twice, the first
+            found.append([{lines[0][k]: line[k] for k in once} for line in lines[2:]])
     return found
 
 
