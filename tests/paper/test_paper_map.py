@@ -10,7 +10,7 @@ import pytest
 
 import graphcal as gc
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8")
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "in the code" not in line]
 PATH = re.compile(r"`([a-z_/-]+(?:\.py|\.toml|/))`(?:: ((?:`\w+`(?:, )?)+))?")
