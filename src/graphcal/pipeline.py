@@ -14,8 +14,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.core import Outputs
@@ -31,14 +29,12 @@ from graphcal.tables.calibration import (
     remember,
     write_calibrated,
 )  # fmt: skip
-from graphcal.tables.edge_files import read_edges
+from graphcal.tables.edge_files import read_edges, remark_on_direction
 from graphcal.tables.exporting import calibrated_table, class_names_of, remember_classes, write_table
 from graphcal.tables.joining import is_of_edges
 from graphcal.tables.reading import PredictionTable
 from graphcal.tables.splits import drawn
 from graphcal.training import Training, published, train
-
-FEW = 0.05  # of the edges
 
 
 def run(
@@ -79,9 +75,6 @@ def run(
     started = time.perf_counter()
     runs = train(data, settings.backbone, chosen, seeds, progress=epoch_done)
     train_seconds = time.perf_counter() - started
-    entries = runs[0].outputs.logits.numel()
-    with threads_for(entries):
-        study = Study.of([run.outputs for run in runs], recipes, on=data.val_mask, progress=progress)
     about = {
         "dataset": data.get("name", "your graph"),
         "protocol": data.get("protocol", "as given"),
@@ -93,14 +86,15 @@ def run(
         "seeds": seeds,
         "train_seconds": train_seconds,
     }
-    last = study.fitted[list(recipes)[-1]][0]
-    out = replace(study.outputs[0], graph=data)  # with its test labels
+    with threads_for(runs[0].outputs.logits.numel()):
+        study = Study.of([run.outputs for run in runs], recipes, on=data.val_mask, progress=progress)
+        last = study.fitted[list(recipes)[-1]][0]
+        out = replace(study.outputs[0], graph=data)  # with its test labels
 
-    def write(path: Path) -> Path:
-        return write_table(path, [calibrated_table(out, last.log_probs)])
+        def write(path: Path) -> Path:
+            return write_table(path, [calibrated_table(out, last.log_probs)])
 
-    remember_classes(last.calibration, class_names_of(data, out.num_classes))
-    with threads_for(entries):
+        remember_classes(last.calibration, class_names_of(data, out.num_classes))
         return results_of(study, about, bins, last.calibration, write)
 
 
@@ -131,12 +125,7 @@ def calibrate_files(
     final = None if final_layer is None else read_final_layer(final_layer)
     out = outputs_of(table.logits, y, split, edge_index, final)
     out.graph.class_names, out.graph.node_ids = list(table.classes), table.ids.to_numpy(zero_copy_only=False)
-    notes += direction_of(edge_index)
-    with threads_for(out.logits.numel()):
-        study = fitted(out, calibrators)
-    name = list(study.recipes)[-1]
-    last = study.fitted[name][0]
-    remember(last.calibration, last.log_probs, table.layout, table.kind, table.classes, split)
+    notes += [] if edge_index is None else remark_on_direction(edge_index)
     about = {
         "dataset": table.source.shards[0].parent.name if len(table.source.shards) > 1 else table.source.shards[0].name,
         "protocol": f"drawn with seed {seed}" if table.split is None else "as given",
@@ -149,9 +138,11 @@ def calibrate_files(
         "notes": notes,
     }
     with threads_for(out.logits.numel()):
-        return results_of(
-            study, about, bins, last.calibration, partial(write_calibrated, table, last.log_probs, split=split)
-        )
+        study = fitted(out, calibrators)
+        last = study.fitted[list(study.recipes)[-1]][0]
+        remember(last.calibration, last.log_probs, table.layout, table.kind, table.classes, split)
+        write = partial(write_calibrated, table, last.log_probs, split=split)
+        return results_of(study, about, bins, last.calibration, write)
 
 
 def fitted(out: Outputs, calibrators: Sequence[str]) -> Study:
@@ -164,17 +155,3 @@ def fitted(out: Outputs, calibrators: Sequence[str]) -> Study:
         layer = any(card.final_layer for card in cards) and out.final is None
         options = ["--edges FILE"] * edges + ["--final-layer FILE"] * layer
         raise ValueError(f"{fault}. Of a table: {' and '.join(options)}" if options else str(fault)) from None
-
-
-def direction_of(edge_index: Tensor | None) -> list[str]:
-    """A remark on edges of which hardly any has its reverse."""
-    if edge_index is None or not edge_index.shape[1]:
-        return []
-    source, target = edge_index[:, edge_index[0] != edge_index[1]]
-    nodes = int(edge_index.max()) + 1
-    if not len(source) or float(torch.isin(source * nodes + target, target * nodes + source).float().mean()) > FEW:
-        return []
-    return [
-        "edges are there in one direction only: the neighbours of a node are the targets of its edges. If edges have no "
-        "direction, give each in both"
-    ]

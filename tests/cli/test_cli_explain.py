@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 from typer.testing import CliRunner
 
 from conftest import random_graph
+from graphcal.cli import arguments
 
 
 def test_the_command_prints_terms_that_add_up(tmp_path, monkeypatch) -> None:
@@ -26,7 +26,7 @@ def test_the_command_prints_terms_that_add_up(tmp_path, monkeypatch) -> None:
         assert row["intra"] + row["inter"] + row["bias"] + row["residual"] == pytest.approx(row["logit"], abs=1e-4)
     assert abs(record["lead_terms"]["not explained"]) < 0.05 * abs(record["lead"]) + 0.02
     assert picture.stat().st_size > 1000
-    monkeypatch.setattr(sys.modules[command.__module__], "graph_of", lambda *_: random_graph())
+    monkeypatch.setattr(arguments, "graph_of", lambda *_: random_graph())
     table = CliRunner().invoke(app, ["tiny", "--node", "20", "--calibrator", "none"])
     assert "logits = intra + inter" in table.output
     refused = CliRunner().invoke(app, ["tiny", "--node", "99999"])
@@ -44,7 +44,7 @@ def test_nodes_and_classes_have_their_own_names(monkeypatch) -> None:
     data.class_names = [f"topic-{k}" for k in range(int(data.y.max()) + 1)]
     app = typer.Typer()
     app.command()(command)
-    monkeypatch.setattr(sys.modules[command.__module__], "graph_of", lambda *_: data)
+    monkeypatch.setattr(arguments, "graph_of", lambda *_: data)
     result = CliRunner().invoke(app, ["tiny", "--node", "paper-20", "--calibrator", "none", "--json"])
     assert result.exit_code == 0, result.output
     record = json.loads(result.stdout)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from conftest import random_graph
+from graphcal.cli import arguments
 from graphcal.cli.shift import SHOWN_METRICS
 
 
@@ -20,7 +20,7 @@ def test_the_command_prints_its_tables(table: str, monkeypatch: pytest.MonkeyPat
     from graphcal.cli.shift import shift as command
 
     small = random_graph()
-    monkeypatch.setattr(sys.modules[command.__module__], "graph_of", lambda *_: small)
+    monkeypatch.setattr(arguments, "graph_of", lambda *_: small)
     app = typer.Typer()
     app.command()(command)
     result = CliRunner().invoke(app, ["tiny", "--table", table, "--seeds", "1", "--json"])
@@ -67,12 +67,12 @@ def test_the_table_of_new_nodes_says_when_and_how(monkeypatch: pytest.MonkeyPatc
     rows = [{"shift": "wave", "wave": 2, "method": "ts", **numbers}]
     rows += [{"shift": "sampled", "fanout": "5", "way": way, "method": "ts", **numbers} for way in ("table", "plain")]
     asked: dict[str, Any] = {}
-    monkeypatch.setattr(sys.modules[command.__module__], "graph_of", lambda *_: random_graph())
+    monkeypatch.setattr(arguments, "graph_of", lambda *_: random_graph())
     monkeypatch.setattr("graphcal.shift.inductive", lambda *_, **given: asked.update(given) or rows)
     app = typer.Typer()
     app.command()(command)
-    arguments = ["tiny", "--table", "inductive", "--seeds", "2", "--keep", "here", "--calibrator", "ts"]
-    printed = CliRunner(env={"COLUMNS": "80"}).invoke(app, arguments).output
+    asked_for = ["tiny", "--table", "inductive", "--seeds", "2", "--keep", "here", "--calibrator", "ts"]
+    printed = CliRunner(env={"COLUMNS": "80"}).invoke(app, asked_for).output
     assert asked["folder"] == "here"
     assert list(asked["seeds"]) == [0, 1]
     assert list(asked["methods"]) == ["ts"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 
 from typer.testing import CliRunner
 
 from conftest import random_graph
+from graphcal.cli import arguments
 
 
 def test_the_command_tunes_and_sweeps(tmp_path, monkeypatch) -> None:
@@ -16,7 +16,7 @@ def test_the_command_tunes_and_sweeps(tmp_path, monkeypatch) -> None:
     from graphcal.cli.tune import tune as command
 
     small = random_graph()
-    monkeypatch.setattr(sys.modules[command.__module__], "graph_of", lambda *_: small)
+    monkeypatch.setattr(arguments, "graph_of", lambda *_: small)
     app = typer.Typer()
     app.command()(command)
     run = CliRunner().invoke

@@ -1,9 +1,6 @@
 """Scoring with edges, everything in files: facts and probabilities are those in memory, for any ids, layout and parts."""
 
 import hashlib
-import os
-import signal
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +11,7 @@ import torch
 from torch_geometric.data import Data
 
 import graphcal as gc
+from children import child, kill_after
 from graphcal.methods import CALIBRATORS
 from graphcal.tables import disk_contexts, edge_blocks, scoring
 from graphcal.tables.columnar import calibrated_block
@@ -25,13 +23,14 @@ from graphcal.tables.scoring import score
 
 N, C = 700, 4
 EVERYTHING = slice(0, N)
+SMALL = {"BITS": 7, "FEWEST_BITS": 7, "EDGES": 1000, "COLUMNS": 3}
 METHODS = ("scar", "rbs", "graph-scaling", "graph-scaling-keep")
 
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     """Parts of 128 nodes, so that this graph has 36 blocks; three columns at once."""
-    for name, value in (("BITS", 7), ("FEWEST_BITS", 7), ("EDGES", 1000), ("COLUMNS", 3)):
+    for name, value in SMALL.items():
         monkeypatch.setattr(edge_blocks, name, value)
     monkeypatch.setattr(disk_contexts, "ROWS", 100)
 
@@ -237,27 +236,28 @@ def digests(folder):
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.glob("*.parquet"))}
 
 
+WAITS = f"""
+import sys, time
+from graphcal.tables import disk_contexts, edge_blocks, scoring
+
+vars(edge_blocks).update({SMALL})
+disk_contexts.ROWS = 100
+
+def waits(now, done, total):
+    if now == sys.argv[1]:
+        print(".", end="", flush=True)
+        time.sleep(30)
+
+scoring.score(*sys.argv[2:], workers=1, progress=waits)
+"""
+
+
 @pytest.mark.parametrize("stage", ["sorting edges", "reading neighbourhoods", "scoring"])
 def test_killed_while_edges_are_read_or_rows_are_scored_it_goes_on(out, fitted, tmp_path, monkeypatch, stage):
     preds, path, train = written(out, tmp_path / "in", "in order")
     saved = gc.save(fitted["graph-scaling"], tmp_path / "c.safetensors")
     score(saved, preds, tmp_path / "whole", path, train)
-    read, write = os.pipe()
-
-    def waits(now, done, total):
-        if now == stage:
-            os.write(write, b".")
-            time.sleep(30)
-
-    pid = os.fork()
-    if pid == 0:
-        try:
-            score(saved, preds, tmp_path / "out", path, train, workers=1, progress=waits)
-        finally:
-            os._exit(1)
-    os.read(read, 1)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    kill_after(child(WAITS, stage, saved, preds, tmp_path / "out", path, train), 1)
     (left,) = (tmp_path / "out").glob(".graph-*")
     assert (left / "context.json").exists() == (stage == "scoring")
     made = []

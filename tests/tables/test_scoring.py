@@ -2,11 +2,7 @@
 
 import hashlib
 import json
-import os
 import pickle
-import resource
-import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +12,7 @@ import pytest
 import torch
 
 import graphcal as gc
+from children import child, kill_after
 from graphcal.methods import CALIBRATORS
 from graphcal.tables.columnar import calibrated_block
 from graphcal.tables.jobs import jobs_of
@@ -99,36 +96,29 @@ def test_processes_and_ray_write_the_same_files(folder, tmp_path):
         score(folder / "ts.safetensors", folder / "preds", tmp_path / "x", address="auto")
 
 
-def in_a_child(work):
-    """Run ``work`` in a fork of this process, which has all libraries loaded; gives its number."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-        finally:
-            os._exit(1)
-    return pid
+SLOWLY = """
+import sys, time
+from graphcal.tables import scoring
+
+scoring.BATCH = 50
+scored = scoring.Scorer.profiled
+
+def slow(self, *args):
+    print(".", end="", flush=True)
+    time.sleep(0.01)
+    return scored(self, *args)
+
+scoring.Scorer.profiled = slow
+scoring.score(*sys.argv[1:], workers=1)
+"""
 
 
 def test_killed_three_times_and_resumed_it_gives_the_same_bytes(folder, tmp_path, monkeypatch):
     score(folder / "ts.safetensors", folder / "preds", tmp_path / "whole")
     monkeypatch.setattr("graphcal.tables.scoring.BATCH", 50)
-    scored, seen, out = Scorer.profiled, [], tmp_path / "killed"
+    seen, out = [], tmp_path / "killed"
     for batches in (3, 14, 16):  # of ten for each shard
-        read, write = os.pipe()
-
-        def slow(self, *args, to=write):
-            os.write(to, b".")
-            time.sleep(0.01)
-            return scored(self, *args)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Scorer, "profiled", slow)
-            pid = in_a_child(lambda: score(folder / "ts.safetensors", folder / "preds", out, workers=1))
-        for _ in range(batches):
-            os.read(read, 1)
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        kill_after(child(SLOWLY, folder / "ts.safetensors", folder / "preds", out), batches)
         seen.append(digests(out))
     assert [len(one) for one in seen] == [0, 1, 2]
     assert [p for p in out.iterdir() if p.name.startswith(".part")]  # what was under way
@@ -190,19 +180,23 @@ def test_faults_name_the_file_and_leave_nothing_half_done(folder, tmp_path, faul
     assert not [p for p in tmp_path.rglob(".*") if p.is_file()]
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("graphcal.tables.scoring.check_writable", lambda folder: None)
+FULL_DISK = """
+import resource, signal, sys
+from graphcal.tables import scoring
 
-    def limited():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
-        try:
-            score(folder / "ts.safetensors", folder / "preds", tmp_path / "out", workers=1)
-        except ValueError as fault:
-            (tmp_path / "fault.txt").write_text(str(fault))
+scoring.check_writable = lambda folder: None
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+try:
+    scoring.score(*sys.argv[1:], workers=1)
+except ValueError as fault:
+    print(fault)
+"""
 
-    os.waitpid(in_a_child(limited), 0)
-    assert f"cannot write {tmp_path / 'out' / 'part-'}" in (tmp_path / "fault.txt").read_text()
+
+def test_a_full_disk_is_said_and_leaves_nothing(folder, tmp_path):
+    said, _ = child(FULL_DISK, folder / "ts.safetensors", folder / "preds", tmp_path / "out").communicate()
+    assert f"cannot write {tmp_path / 'out' / 'part-'}" in said.decode()
     assert not [p for p in (tmp_path / "out").rglob("*") if p.is_file()]
 
 

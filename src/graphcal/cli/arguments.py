@@ -69,7 +69,12 @@ def graph_of(
     columns: str = "",
     delimiter: str = ",",
 ) -> Data:
-    """``columns`` and ``delimiter`` tell how one's own tables are written: "id=paper,label=topic"."""
+    """``columns`` and ``delimiter`` tell how one's own tables are written: "id=paper,label=topic".
+
+    What is noticed while they are read is said on the error stream.
+    """
+    from rich.console import Console
+
     from graphcal import datasets
 
     is_path = Path(dataset).name != dataset or Path(dataset).suffix in (".npz", ".pt", ".pth")
@@ -77,15 +82,10 @@ def graph_of(
         raise ValueError(f"{dataset}: no such file or folder; `graphcal datasets` lists the graphs that have a name")
     if dataset in datasets.NAMES or not Path(dataset).exists():
         return datasets.load(dataset, protocol or None, labels_per_class, split)
-    return datasets.read(dataset, **_columns(columns), delimiter=delimiter)
-
-
-def show_notes(data: Data) -> None:
-    """What was noticed while one's own files were read, on the error stream."""
-    from rich.console import Console
-
+    data = datasets.read(dataset, **_columns(columns), delimiter=delimiter)
     for note in data.get("notes", []):
         Console(stderr=True).print(note, style="dim", highlight=False, markup=False)
+    return data
 
 
 def _columns(text: str) -> dict[str, Any]:

@@ -118,8 +118,10 @@ def _show(outcome: Outcome, notes: list[str], out: Path) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"[bold]{outcome.decision.sentence}[/]")
-    target = _next_target(outcome)
+    decision = outcome.decision
+    console.print(f"[bold]{decision.sentence}[/]")
+    nothing = not decision.num_approved and decision.positive is None
+    target = outcome.curve.next_target(decision.max_error) if nothing else None
     if target is not None:
         console.print(
             f"A target of at most {100 * target[0]:g} % errors would decide {target[1]:,} nodes: --max-error {target[0]:g}. "
@@ -128,8 +130,8 @@ def _show(outcome: Outcome, notes: list[str], out: Path) -> None:
     if outcome.members is not None:
         m = outcome.members
         console.print(
-            f"By their probabilities about {m.value:,.0f} of the {outcome.decision.nodes:,} nodes are of "
-            f"{outcome.decision.positive}; the labels alone say {m.low:,.0f} to {m.high:,.0f}."
+            f"By their probabilities about {m.value:,.0f} of the {decision.nodes:,} nodes are of "
+            f"{decision.positive}; the labels alone say {m.low:,.0f} to {m.high:,.0f}."
         )
     if outcome.looks is not None:
         console.print(outcome.looks.sentence)
@@ -144,14 +146,6 @@ def _show(outcome: Outcome, notes: list[str], out: Path) -> None:
     for note in notes:
         console.print(f"[dim]{note}[/]")
     console.print(f"Decisions: {out}")
-
-
-def _next_target(outcome: Outcome) -> tuple[float, int] | None:
-    """Where no node can be decided: the smallest larger target that decides some, and how many."""
-    if outcome.decision.num_approved or outcome.decision.positive is not None:
-        return None
-    pairs = zip(outcome.curve.targets, outcome.curve.decided)
-    return next((pair for pair in pairs if pair[1] and pair[0] > outcome.decision.max_error), None)
 
 
 def _table(curve: RiskCurve) -> Any:

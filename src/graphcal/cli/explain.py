@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from graphcal.cli.arguments import (
-    BACKBONE,
-    DATASET,
-    DELIMITER,
-    GRAPH_COLUMNS,
-    LABELS_PER_CLASS,
-    PROTOCOL,
-    SPLIT,
-    graph_of,
-    show_notes,
-)
+from graphcal.cli import arguments
 from graphcal.cli.completion import complete_calibrator
 
 if TYPE_CHECKING:
@@ -28,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def explain(
-    dataset: str = DATASET,
+    dataset: str = arguments.DATASET,
     node: str = typer.Option(
         ..., metavar="ID", help="The node to explain: its id in your files, or its number where it has none."
     ),
-    backbone: str = BACKBONE,
+    backbone: str = arguments.BACKBONE,
     calibrator: str = typer.Option(
         "graph-scaling-keep",
         metavar="NAME",
@@ -40,11 +30,11 @@ def explain(
         help="The calibrator whose effect is shown; `none` for no calibration.",
     ),
     seed: int = typer.Option(0, min=0, metavar="N", help="Seed of the training."),
-    labels_per_class: int = LABELS_PER_CLASS,
-    protocol: str = PROTOCOL,
-    split: int = SPLIT,
-    columns: str = GRAPH_COLUMNS,
-    delimiter: str = DELIMITER,
+    labels_per_class: int = arguments.LABELS_PER_CLASS,
+    protocol: str = arguments.PROTOCOL,
+    split: int = arguments.SPLIT,
+    columns: str = arguments.GRAPH_COLUMNS,
+    delimiter: str = arguments.DELIMITER,
     picture: Path = typer.Option(None, metavar="FILE", help="Draw the explanation to this file (svg, png or pdf)."),
     json: bool = typer.Option(False, "--json", metavar="", help="Print the explanation as JSON."),
 ) -> None:
@@ -61,8 +51,7 @@ def explain(
     from graphcal.training import train
 
     recipe = CALIBRATORS[calibrator]()
-    data = graph_of(dataset, protocol, labels_per_class, split, columns, delimiter)
-    show_notes(data)
+    data = arguments.graph_of(dataset, protocol, labels_per_class, split, columns, delimiter)
     number = node_number(data, node, dataset)
     (run,) = train(data, backbone, seeds=[seed])
     study = Study.of([run.outputs], {calibrator: recipe}, on=data.val_mask)

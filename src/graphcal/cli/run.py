@@ -8,37 +8,23 @@ from __future__ import annotations
 import json as json_format
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from graphcal.cli.arguments import (
-    BACKBONE,
-    DATASET,
-    DELIMITER,
-    GRAPH_COLUMNS,
-    LABELS_PER_CLASS,
-    PROTOCOL,
-    SPLIT,
-    graph_of,
-    show_notes,
-)
+from graphcal.cli import arguments
 from graphcal.cli.completion import complete_calibrators
 from graphcal.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from graphcal.results import Results
 
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-
 def run(
-    dataset: str = DATASET,
-    backbone: str = BACKBONE,
+    dataset: str = arguments.DATASET,
+    backbone: str = arguments.BACKBONE,
     calibrator: str = typer.Option(
         "ts,scar,graph-scaling-keep,graph-scaling",
         metavar="NAME,...",
@@ -49,17 +35,17 @@ def run(
     seeds: int = typer.Option(
         10, min=1, metavar="N", help="How many times to train, with seeds 0, 1, 2, ...; all train together."
     ),
-    labels_per_class: int = LABELS_PER_CLASS,
-    protocol: str = PROTOCOL,
-    split: int = SPLIT,
+    labels_per_class: int = arguments.LABELS_PER_CLASS,
+    protocol: str = arguments.PROTOCOL,
+    split: int = arguments.SPLIT,
     final_weight_decay: float = typer.Option(
         None,
         min=0.0,
         metavar="NUMBER",
         help="Weight decay of the final layer: SCAR's class-centroid level. Default: that of all layers.",
     ),
-    columns: str = GRAPH_COLUMNS,
-    delimiter: str = DELIMITER,
+    columns: str = arguments.GRAPH_COLUMNS,
+    delimiter: str = arguments.DELIMITER,
     out: Path = typer.Option(
         Path("graphcal-report"),
         metavar="FOLDER",
@@ -78,8 +64,7 @@ def run(
     from rich.console import Console
 
     console = Console(stderr=True)
-    data = graph_of(dataset, protocol, labels_per_class, split, columns, delimiter)
-    show_notes(data)
+    data = arguments.graph_of(dataset, protocol, labels_per_class, split, columns, delimiter)
     from graphcal.files import check_writable
     from graphcal.pipeline import run as run_pipeline
 
@@ -113,8 +98,6 @@ def show_results(results: Results, page: Path | None) -> None:
     """The table, the verdict and where the files are."""
     from rich.console import Console
     from rich.markup import escape
-
-    from graphcal.cli.run import results_table
 
     record = results.record
     console = Console()

@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from graphcal.cli.arguments import (
-    BACKBONE,
-    DATASET,
-    DELIMITER,
-    GRAPH_COLUMNS,
-    LABELS_PER_CLASS,
-    PROTOCOL,
-    SPLIT,
-    graph_of,
-    show_notes,
-)
+from graphcal.cli import arguments
 from graphcal.cli.completion import complete_calibrators
 
 if TYPE_CHECKING:
@@ -38,9 +28,9 @@ SHOWN_METRICS = (
 
 
 def shift(
-    dataset: str = DATASET,
+    dataset: str = arguments.DATASET,
     table: str = typer.Option("shift", metavar="NAME", help=f"Which table: {', '.join(TABLES)}."),
-    backbone: str = BACKBONE,
+    backbone: str = arguments.BACKBONE,
     calibrator: str = typer.Option(
         "none,ts,scar,graph-scaling",
         metavar="NAME,...",
@@ -49,11 +39,11 @@ def shift(
     ),
     seeds: int = typer.Option(3, min=1, metavar="N", help="How many times to train."),
     unknown: int = typer.Option(0, min=0, metavar="CLASS", help="The class that is left out in the table `shift`."),
-    labels_per_class: int = LABELS_PER_CLASS,
-    protocol: str = PROTOCOL,
-    split: int = SPLIT,
-    columns: str = GRAPH_COLUMNS,
-    delimiter: str = DELIMITER,
+    labels_per_class: int = arguments.LABELS_PER_CLASS,
+    protocol: str = arguments.PROTOCOL,
+    split: int = arguments.SPLIT,
+    columns: str = arguments.GRAPH_COLUMNS,
+    delimiter: str = arguments.DELIMITER,
     keep: str = typer.Option(
         "",
         metavar="FOLDER",
@@ -73,8 +63,7 @@ def shift(
     if table not in TABLES:
         raise ValueError(f"--table {table!r} is not one of {', '.join(TABLES)}")
     methods = {name: CALIBRATORS[name]() for name in (part.strip() for part in calibrator.split(",")) if name}
-    data = graph_of(dataset, protocol, labels_per_class, split, columns, delimiter)
-    show_notes(data)
+    data = arguments.graph_of(dataset, protocol, labels_per_class, split, columns, delimiter)
     if table == "shift":
         rows = out_of_distribution(data, backbone, seeds=range(seeds), unknown=unknown, methods=methods)
     elif table == "inductive":

@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from graphcal.cli.arguments import (
-    BACKBONE,
-    DATASET,
-    DELIMITER,
-    GRAPH_COLUMNS,
-    LABELS_PER_CLASS,
-    PROTOCOL,
-    SPLIT,
-    graph_of,
-    show_notes,
-)
+from graphcal.cli import arguments
 from graphcal.cli.completion import complete_calibrator
 
 if TYPE_CHECKING:
@@ -26,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def tune(
-    dataset: str = DATASET,
-    backbone: str = BACKBONE,
+    dataset: str = arguments.DATASET,
+    backbone: str = arguments.BACKBONE,
     search: str = typer.Option("bisection", metavar="NAME", help="bisection (of the validation gap) or grid."),
     criterion: str = typer.Option(
         "nll", metavar="METRIC", help="What a grid minimises on the validation nodes: nll or ece."
@@ -45,11 +35,11 @@ def tune(
         "", metavar="WHICH", help="Only look: sweep the decay of final, global, others (commas), or both."
     ),
     seeds: int = typer.Option(3, min=1, metavar="N", help="Seeds for each decay; all train together."),
-    labels_per_class: int = LABELS_PER_CLASS,
-    protocol: str = PROTOCOL,
-    split: int = SPLIT,
-    columns: str = GRAPH_COLUMNS,
-    delimiter: str = DELIMITER,
+    labels_per_class: int = arguments.LABELS_PER_CLASS,
+    protocol: str = arguments.PROTOCOL,
+    split: int = arguments.SPLIT,
+    columns: str = arguments.GRAPH_COLUMNS,
+    delimiter: str = arguments.DELIMITER,
     picture: Path = typer.Option(None, metavar="FILE", help="Draw the curve to this file (svg, png or pdf)."),
     json: bool = typer.Option(False, "--json", metavar="", help="Print the result as JSON."),
 ) -> None:
@@ -63,8 +53,7 @@ def tune(
     from graphcal.tuning import PAPER_DECAYS, sweep_decay, tune_decay
 
     recipe = CALIBRATORS[after]() if after else None
-    data = graph_of(dataset, protocol, labels_per_class, split, columns, delimiter)
-    show_notes(data)
+    data = arguments.graph_of(dataset, protocol, labels_per_class, split, columns, delimiter)
     chosen = _numbers(decays)
     found: Any
     if sweep:

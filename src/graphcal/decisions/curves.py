@@ -38,6 +38,11 @@ class RiskCurve:
     total: int  # unlabelled nodes
     certainty: float
 
+    def next_target(self, max_error: float) -> tuple[float, int] | None:
+        """The smallest target above ``max_error`` that decides some nodes, and how many; None where none does."""
+        pairs = zip(self.targets, self.decided)
+        return next((pair for pair in pairs if pair[1] and pair[0] > max_error), None)
+
     def to_dict(self) -> dict[str, Any]:
         def plain(values: Array, digits: int = 5) -> list[float | None]:
             return [None if np.isnan(v) else round(float(v), digits) for v in values]

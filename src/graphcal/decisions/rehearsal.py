@@ -31,11 +31,13 @@ def rehearse(
         return None
     decision = approve(log_probs, y, certify, known, max_error, certainty, random_draw=True)
     wrong = (log_probs.argmax(dim=1) != y)[decision.approved]
+    curve = risk_curve(log_probs, y, certify, known, certainty)
     return {
         **decision.to_dict(),
         "errors": int(wrong.sum()),
         "seed": seed,
-        "curve": risk_curve(log_probs, y, certify, known, certainty).to_dict(),
+        "next_target": curve.next_target(max_error),
+        "curve": curve.to_dict(),
     }
 
 
@@ -47,8 +49,7 @@ def rehearsal_sentence(method: str, record: dict[str, Any]) -> str:
     )
     if record["approved"]:
         return f"{text}; of the {record['approved']:,} decided nodes {record['errors']:,} are in fact wrong."
-    pairs = zip(record["curve"]["targets"], record["curve"]["decided"])
-    larger = next(((target, nodes) for target, nodes in pairs if nodes and target > record["max_error"]), None)
-    if larger is None:
+    if record["next_target"] is None:
         return f"{text}."
-    return f"{text}; a target of at most {100 * larger[0]:g} % errors would decide {larger[1]:,} nodes."
+    target, nodes = record["next_target"]
+    return f"{text}; a target of at most {100 * target:g} % errors would decide {nodes:,} nodes."

@@ -14,7 +14,8 @@ from torch import Tensor
 from graphcal.tables.blocks import both_classes, scores_of
 from graphcal.tables.classes import Classes, class_numbers, declared
 from graphcal.tables.kinds import Kind, kind_named, kind_of
-from graphcal.tables.layouts import TableLayout, check_kind, find_layout
+from graphcal.tables.layouts import TableLayout, find_layout
+from graphcal.tables.table_checks import check_kind
 
 WHERE = "scores"
 

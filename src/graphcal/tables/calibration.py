@@ -28,13 +28,14 @@ from graphcal.tables.arrays import arrays_of, like
 from graphcal.tables.classes import Classes
 from graphcal.tables.exporting import write_table
 from graphcal.tables.kinds import Kind
-from graphcal.tables.layouts import TableLayout, remembering
+from graphcal.tables.layouts import TableLayout
 from graphcal.tables.pivots import long_codes
 from graphcal.tables.profiles import Profile
 from graphcal.tables.reading import PredictionTable
 from graphcal.tables.scorer import calibrated_columns, with_columns
 from graphcal.tables.shards import aligned
 from graphcal.tables.splits import RowSplit, drawn
+from graphcal.tables.table_metadata import remembering
 
 BINS = 20
 

@@ -26,7 +26,7 @@ from graphcal.methods.temperature import Temperature
 from graphcal.methods.vector_scaling import ScaleAndShift
 from graphcal.tables.stacked_blocks import StackedBlocks
 
-BLOCK = 1 << 13  # rows whose columns stay in the processor's cache
+BLOCK = 1 << 15  # rows whose columns stay in the processor's cache
 STACKED_BLOCK = 1 << 11  # the same, of several members
 
 Array = NDArray[Any]
@@ -120,10 +120,9 @@ def pull_block(scar: CentroidPull, z: Columns, pred: Array, side: Array | None, 
 def by_rows(
     calibration: Calibration, logits: Columns, context: Array | None, probs: Array, pred: Array
 ) -> tuple[Array, Array]:
-    """The same by `Calibration.from_context`, a few blocks at a time."""
-    size = 4 * BLOCK
-    for at in range(0, probs.shape[1], size):
-        rows = slice(at, at + size)
+    """The same by `Calibration.from_context`, block by block."""
+    for at in range(0, probs.shape[1], BLOCK):
+        rows = slice(at, at + BLOCK)
         z = torch.from_numpy(np.stack([column[rows] for column in logits], axis=1))
         known = z.new_empty(len(z), 0) if context is None else torch.from_numpy(np.array(context[rows]))
         with torch.no_grad():

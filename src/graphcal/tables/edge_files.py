@@ -14,11 +14,13 @@ from torch import Tensor
 
 from graphcal.containers.csv_files import is_packed, text_batches
 from graphcal.tables.joining import edge_rows, plain_ids
-from graphcal.tables.layouts import check_given, is_list, roles_of
+from graphcal.tables.layouts import is_list, roles_of
 from graphcal.tables.shards import BATCH, batches_of, format_of, naming, read_shard, shards_of
+from graphcal.tables.table_checks import check_given
 
 ENDS = ("source", "target")
 CSV_BYTES_PER_EDGE = 8  # at least
+FEW = 0.05  # of the edges
 UNPACKED = 20  # bytes of a packed one, at most about
 PAIRS = ("edge_index", "scores")  # arrays (2, E) or (E, 2): by its name, or the bare tensor of a .pt file
 
@@ -67,6 +69,18 @@ def read_edges(path: str | Path, ids: pa.Array, columns: Mapping[str, str] | Non
     batches = list(edge_batches(path, columns))
     source, target = (pa.concat_arrays(_one_type([batch[k] for batch in batches])) for k in range(len(ENDS)))
     return torch.from_numpy(edge_rows(source, target, ids, path))
+
+
+def remark_on_direction(edge_index: Tensor) -> list[str]:
+    """A remark on edges of which hardly any has its reverse."""
+    source, target = edge_index[:, edge_index[0] != edge_index[1]]
+    nodes = int(edge_index.max()) + 1 if len(source) else 0
+    if not len(source) or float(torch.isin(source * nodes + target, target * nodes + source).float().mean()) > FEW:
+        return []
+    return [
+        "edges are there in one direction only: the neighbours of a node are the targets of its edges. If edges have no "
+        "direction, give each in both"
+    ]
 
 
 def _one_type(arrays: list[pa.Array]) -> list[pa.Array]:

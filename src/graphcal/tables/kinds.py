@@ -74,7 +74,7 @@ class Kind:
         """Refuse C columns (n,) of logits one of which is not a finite number; one sum per column tells."""
         for column in columns:
             with np.errstate(over="ignore", invalid="ignore"):
-                fine = np.isfinite(column.sum(dtype=np.float64))
+                fine = np.isfinite(column.sum())  # of large numbers it may be infinite: then each is looked at
             if not fine:
                 self._refuse(~np.isfinite(column), np.stack(columns), where, first_row)
 

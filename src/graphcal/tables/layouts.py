@@ -11,9 +11,8 @@ Where a table holds calibrated scores (calibrated_...) beside others, the calibr
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,8 +45,6 @@ SUFFIXED = re.compile(rf"(.+?)_({_WORDS})", re.IGNORECASE)
 WHOLE_ROW = re.compile(rf"(calibrated_)?(?:({_WORDS})s|probabilities)", re.IGNORECASE)
 ONE_NUMBER = re.compile(rf"(calibrated_)?({_WORDS}|score)s?", re.IGNORECASE)
 NUMBERED = re.compile(r"(.*?)[ _.]?([0-9]+)")  # score_3, p3, 3
-REMEMBERED = b"graphcal.table"  # key in the metadata of a schema
-KEPT_ROLES = ("id", "label", "class", "source", "target")
 OPPOSITE = {"True": "False", "true": "false", "TRUE": "FALSE", "1": "0"}  # of the class a single column is named after
 
 
@@ -65,8 +62,8 @@ class TableLayout:
 def roles_of(names: list[str], given: Mapping[str, str], where: str | Path) -> dict[str, str]:
     """Which column has which role: as given, else by the names a role is known by.
 
-    One --columns goes with several files: predictions may say ``paper`` where labels say ``nid``. `check_given` refuses names
-    that no file has.
+    One --columns goes with several files: predictions may say ``paper`` where labels say ``nid``. `table_checks` refuses
+    names that no file has.
     """
     unknown = sorted(set(given) - set(ROLES))
     if unknown:
@@ -121,43 +118,6 @@ def find_layout(
             f"{where}: the column {layout.scores[0]!r} does not say what it holds; say --kind logits, log-probs or probs"
         )
     return layout
-
-
-def remembering(schema: pa.Schema, classes: Sequence[str], roles: Mapping[str, str]) -> pa.Schema:
-    """The schema of a table that remembers its classes, which a list of scores cannot say, and names of columns of your own."""
-    columns = {role: name for role, name in roles.items() if role in KEPT_ROLES and name in schema.names}
-    about = json.dumps({"classes": list(classes), "columns": columns})
-    return schema.with_metadata({**(schema.metadata or {}), REMEMBERED: about.encode()})
-
-
-def remembered(schema: pa.Schema) -> tuple[tuple[str, ...] | None, dict[str, str]]:
-    """The classes and the columns that a table of ours remembers."""
-    try:
-        about = json.loads((schema.metadata or {}).get(REMEMBERED, b"{}"))
-        classes = tuple(map(str, about.get("classes", ()))) or None
-        return classes, {role: name for role, name in about.get("columns", {}).items() if name in schema.names}
-    except (ValueError, AttributeError, TypeError):
-        return None, {}
-
-
-def check_kind(layout: TableLayout, kind: str | None, where: str | Path) -> None:
-    """Refuse a --kind that says another thing than the columns' names do."""
-    if kind is None or layout.kind == kind_named(kind) or is_calibrated(layout):
-        return
-    raise ValueError(
-        f"{where}: the column {layout.scores[0]!r} is called {layout.kind}, --kind says {kind}: which is it? Rename the column "
-        "or leave out --kind"
-    )
-
-
-def check_given(given: Mapping[str, str], names: Collection[str], where: str | Path, roles: Collection[str]) -> None:
-    """Refuse a column that --columns names and no file has."""
-    for role in (role for role in given if role in roles):
-        if given[role] not in names:
-            raise ValueError(
-                f"{where}: no column {given[role]!r}, which --columns {role}={given[role]} names; the columns are "
-                f"{', '.join(names)}"
-            )
 
 
 def _described(layout: TableLayout) -> str:

@@ -18,26 +18,17 @@ import torch
 from torch import Tensor
 
 from graphcal.tables.blocks import scores_of
-from graphcal.tables.classes import Classes, class_numbers, declared
+from graphcal.tables.classes import Classes, declared
 from graphcal.tables.joining import duplicates, row_ids
 from graphcal.tables.kinds import Kind, kind_of
-from graphcal.tables.labelling import chosen_split, joined_labels, label_names, labels_and_split, table_of
-from graphcal.tables.layouts import (
-    ROLES,
-    TableLayout,
-    check_given,
-    check_kind,
-    find_layout,
-    is_calibrated,
-    is_list,
-    remembered,
-)
+from graphcal.tables.labelling import chosen_split, joined_labels, label_names, labels_and_split
+from graphcal.tables.layouts import TableLayout, find_layout, is_calibrated
 from graphcal.tables.pivots import long_block, long_rows, top_label_block, top_label_classes
 from graphcal.tables.shards import one_table
 from graphcal.tables.sources import Source, source_of
 from graphcal.tables.splits import RowSplit
-
-TIE = 1e-6  # two scores nearer than this are a tie, and a prediction may be either
+from graphcal.tables.table_checks import check_classes, check_columns_given, check_kind, check_predictions, check_shards
+from graphcal.tables.table_metadata import remembered
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,46 +151,6 @@ def _read_table(
     )  # fmt: skip
 
 
-def check_shards(tables: Sequence[pa.Table], files: Source, classes: bool) -> None:
-    """Refuse shards that do not have the columns of the first, and what the engine wrote without a confidence."""
-    first = tables[0].schema
-    for shard, table in zip(files.shards, tables):
-        there = set(table.column_names)
-        missing = [name for name in first.names if name not in there]
-        if missing:
-            raise ValueError(f"{shard}: no column {missing[0]!r}, which {files.shards[0].name} has")
-    if files.check is not None:
-        files.check(first, files.shards[0], classes)
-    if not sum(table.num_rows for table in tables):
-        raise ValueError(f"{files.shards[0]}: the table has no rows")
-
-
-def check_classes(tables: Sequence[pa.Table], layout: TableLayout, shards: Sequence[Path]) -> None:
-    """Refuse a shard of a wide table that has scores of more classes than the others."""
-    if layout.form != "wide":
-        return
-    first = set(tables[0].column_names)
-    for shard, table in zip(shards, tables):
-        more = [name for name in table.column_names if name not in first]
-        whole = find_layout(table.schema, layout.kind, None, layout.roles, layout.names, shard) if more else layout
-        strange = [name for name in whole.scores if name not in layout.scores]
-        if strange:
-            raise ValueError(f"{shard}: a column {strange[0]!r} of scores, which {shards[0].name} does not have")
-
-
-def check_columns_given(
-    columns: Mapping[str, str],
-    schema: pa.Schema,
-    labels: str | Path | None,
-    split: str | Path | None,
-    where: str | Path,
-) -> None:
-    """Refuse names in --columns that neither the predictions nor their labels nor their split have."""
-    others = [path for path in (labels, split) if path is not None and Path(path).exists()]
-    names = dict.fromkeys([*schema.names, *(name for path in others for name in table_of(path).column_names)])
-    check_given(columns, names, where, set(ROLES) - {"source", "target"})  # those are of edges, and checked there
-
-
 def assembled(
     tables: Sequence[pa.Table],
     layout: TableLayout,
@@ -243,42 +194,3 @@ def class_order(count: int, layout: TableLayout, names: tuple[str, ...] | None, 
 def ids_of(rows: pa.Table, layout: TableLayout, where: str | Path, count: int) -> tuple[pa.Array, bool]:
     found = row_ids(rows, layout.roles, where)
     return (pa.array(np.arange(count)), False) if found is None else (found, True)
-
-
-def check_predictions(
-    rows: pa.Table, layout: TableLayout, scores: np.ndarray, order: Classes, where: str | Path
-) -> None:
-    """A column of predictions must name the class of the highest score: else the order of the classes is another one."""
-    name = "calibrated_prediction" if is_calibrated(layout) else layout.roles.get("prediction")
-    if (
-        name is None
-        or name not in rows.column_names
-        or layout.form in ("long", "top-label")
-        or layout.names is not None
-    ):
-        return
-    if is_list(rows.schema.field(name).type):
-        return
-    try:
-        said = class_numbers(rows[name], order, where, name)
-    except ValueError as fault:
-        raise ValueError(f"{fault}. It is the column of predictions, beside the scores") from None
-    top = scores.max(0)
-    at_said = np.take_along_axis(scores, np.maximum(said, 0)[None], 0)[0]
-    wrong = (said >= 0) & (top - at_said > TIE)
-    if wrong.mean() > 0.01 and not is_threshold(said, scores):
-        row = int(wrong.argmax())
-        raise ValueError(
-            f"{where}: column {name!r} is not the class of the highest score in {wrong.mean():.0%} of the rows (first: row {row} "
-            f"says {order.names[said[row]]}, the highest is that of {order.names[int(scores[:, row].argmax())]}): the classes "
-            f"{order.shown()} are in another order than the scores"
-        )
-
-
-def is_threshold(said: np.ndarray, scores: np.ndarray) -> bool:
-    """Whether predictions of two classes say the second from some score on, be it another than the middle."""
-    if len(scores) != 2:
-        return False
-    margin = scores[1] - scores[0]
-    first, second = margin[said == 0], margin[said == 1]
-    return not len(first) or not len(second) or bool(first.max() <= second.min())

@@ -28,11 +28,13 @@ from graphcal.tables.contexts import GraphFiles, Progress, TableContext, edges_c
 from graphcal.tables.execution import run_jobs
 from graphcal.tables.exporting import parquet_writer
 from graphcal.tables.jobs import ScoreJob, digest, fingerprint, finished, first_batch, jobs_of, remove_partials
-from graphcal.tables.layouts import ROLES, check_given, remembering
+from graphcal.tables.layouts import ROLES
 from graphcal.tables.profiles import Profile, drift
 from graphcal.tables.scorer import Scorer, check_shard, scorer_of
 from graphcal.tables.shards import BATCH
 from graphcal.tables.sources import Source, source_of
+from graphcal.tables.table_checks import check_given
+from graphcal.tables.table_metadata import remembering
 
 
 def score(
