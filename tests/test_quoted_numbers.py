@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from pathlib import Path
 
@@ -43,6 +44,13 @@ def test_the_first_sentence_is_that_of_the_run_shown(page):
     shown = re.search(r"^\$ graphcal run\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)[1]
     printed, opening = (said.search(" ".join(t.split())) for t in (shown, text))
     assert opening.groups() == printed.groups()
+    worst = re.search(r"Calibrated on average; class \d is still [\d.]+ points under-confident", shown)[0]
+    assert f'"{worst}"' in prose("docs/measurement.md")
+
+
+def csv_rows(name: str) -> list[dict[str, str]]:
+    with (ROOT / "results" / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def prose(page: str) -> str:
@@ -118,6 +126,19 @@ def test_the_table_of_label_counts_is_that_of_the_results():
         assert float(minus["ts"]["NLL"].split()[0]) < 0  # not worse than TS on average, at any count
 
 
+def test_rivals_with_few_labels_are_told_as_they_are():
+    text = prose("docs/graph-scaling.md")
+    for count in (30, 50):
+        nll = {method: float(row["NLL"]) for method, row in means("blind-labels.md", f"fit_labels {count}").items()}
+        assert all(nll[rival] > nll["ts"] for rival in ("ms", "vs", "dirichlet", "isotonic", "cagcn", "simcalib"))
+    sms = {n: against("blind-labels.md", f"fit_labels {n}")["sms"] for n in (30, 50, 250, 500, 1000, 2000)}
+    assert f"{short(sms[30]['NLL'])} below graph scaling on average" in text
+    assert all("✓" not in sms[n]["NLL"] for n in (30, 50))  # not told apart
+    assert sms[250]["better / worse"] == "13 / 2"
+    assert "with 250 behind on 13 of 15, from 500 on behind on every graph" in text
+    assert all(sms[n]["better / worse"].endswith("/ 0") for n in (500, 1000, 2000))
+
+
 def test_the_page_on_choosing_quotes_gats_protocol():
     text, gats = prose("docs/choose.md"), means("blind.md", "labels gats")
     own, ts, rival = gats["graph-scaling"], gats["ts"], gats["gats"]
@@ -125,6 +146,16 @@ def test_the_page_on_choosing_quotes_gats_protocol():
         f"NLL is {float(own['NLL']):.3f} against {float(ts['NLL']):.3f} for `ts` and {float(rival['NLL']):.3f} for `gats`, "
         f"ECE {own['ECE %']} against {ts['ECE %']} and {rival['ECE %']}"
     ) in text
+    rows = [row for row in csv_rows("blind.csv") if row["labels"] == "gats"]
+    nll = {(row["dataset"], row["method"]): float(row["nll_mean"]) for row in rows}
+    behind = {key: nll[key[0], "graph-scaling"] - value for key, value in nll.items()}
+    rivals = [key[1] for key, by in behind.items() if by > 0 and not key[1].startswith("graph-scaling")]
+    assert sorted(rivals) == ["ets", "graph-scar", "simcalib", "simcalib", "sms", "sms", "wats"]
+    assert max(behind[key] for key in behind if not key[1].startswith("graph-scaling")) < 0.0105
+    assert (
+        "`sms` and `simcalib` are ahead on two graphs each, `ets`, `wats` and `graph-scar` on one, by at most 0.010"
+        in text
+    )
 
 
 def test_pages_on_deciding_and_on_large_graphs_quote_their_results():

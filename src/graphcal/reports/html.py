@@ -19,6 +19,7 @@ from graphcal.metrics.names import METRICS, Metric
 from graphcal.metrics.sample_size import LabelLimit
 from graphcal.pages import with_policy
 from graphcal.reports import wording
+from graphcal.reports.decision_section import decisions_of
 
 TABLE_METRICS = (
     "accuracy",
@@ -196,12 +197,8 @@ def build(results: dict[str, Any]) -> str:
     before = wording.before_name(methods)
     first = methods[next(iter(pictures))] if pictures else {}
     decisions, node_map = decisions_of(results), results.get("map")
-    shown = {
-        "oneRun": isinstance(seeds, list) and len(seeds) == 1,
-        "before": before,
-        "labels": labels,
-        "methods": pictures,
-    }
+    one_run = isinstance(seeds, list) and len(seeds) == 1
+    shown = {"oneRun": one_run, "before": before, "labels": labels, "methods": pictures}
     shown |= {"decisions": {"methods": decisions["methods"]}} if decisions else {}
     shown |= {"map": node_map} if node_map else {}
     name = " · ".join(str(results[k]) for k in ("dataset", "backbone") if results.get(k) and results[k] != TABLE)
@@ -210,7 +207,7 @@ def build(results: dict[str, Any]) -> str:
         .get_template("template.html.j2")
         .render(
             title=name or "Calibration",
-            one_run=isinstance(seeds, list) and len(seeds) == 1,
+            one_run=one_run,
             verdict=results.get("verdict") or wording.verdict(results),
             answers=[] if results.get("combined") else wording.answers(results),
             columns=columns,
@@ -234,47 +231,3 @@ def build(results: dict[str, Any]) -> str:
             version=results.get("graphcal"),
         )
     )
-
-
-TARGET = 0.05  # where the slider starts
-
-
-def decisions_of(results: dict[str, Any]) -> dict[str, Any] | None:
-    """What the section shows and its script draws; None where no method has a decision."""
-    found = {k: m["decision"] for k, m in results["methods"].items() if m.get("decision")}
-    if not found:
-        return None
-    said = results.get("decision") or {}
-    chosen = said.get("method") if said.get("method") in found else next(reversed(found))
-    own = found[chosen]
-    at = min(range(len(own["curve"]["targets"])), key=lambda k: abs(own["curve"]["targets"][k] - TARGET))
-    decided, total = own["curve"]["decided"][at], own["curve"]["total"]
-    return {
-        "methods": {k: {"curve": d["curve"]} for k, d in found.items()},
-        "chosen": chosen,
-        "steps": len(own["curve"]["targets"]) - 1,
-        "at": at,
-        "said": {
-            "target": f"{100 * own['curve']['targets'][at]:g} %",
-            "any": decided > 0,
-            "approved": f"{decided:,}",
-            "nodes": f"{total:,}",
-            "width": f"{300 * decided / total:.1f}",
-            "sentence": own["sentence"],
-        },
-        "note": note_on(own),
-    }
-
-
-def note_on(decision: dict[str, Any]) -> str:
-    """What the decision stands on, and how it turned out where that is known."""
-    text = f"{decision['labels']:,} certification nodes carry the promise."
-    if decision.get("seed") is not None:
-        text = (
-            f"{decision['labels']:,} of the test nodes, drawn at random with seed {decision['seed']}, carry the promise; the "
-            "others are decided."
-        )
-    if decision.get("errors") is None or not decision["approved"]:
-        return text
-    share = f"{100 * decision['max_error']:g} %"
-    return f"{text} At {share}, {decision['errors']:,} of the {decision['approved']:,} decided nodes are in fact wrong."

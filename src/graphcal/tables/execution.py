@@ -1,7 +1,8 @@
 """Where shards are scored: in threads of this process, in a pool of processes, or on a Ray cluster. The same files from each.
 
 Threads are enough on one machine: decoding, encoding and arithmetic run outside the interpreter's lock, and nothing is loaded
-twice. Ray Data hands out shards as rows of a dataset; machines need the folders of input and output in common.
+twice; there is one more than processors, for one is mostly waiting for the disk. Ray Data hands out shards as rows of a dataset;
+machines need the folders of input and output in common.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def run_jobs(
         raise ValueError(f"unknown engine {engine!r}; choose one of {', '.join(ENGINES)}")
     if address is not None and engine != "ray":
         raise ValueError(f"--address is the address of a Ray cluster, but the engine is {engine!r}: add --engine ray")
-    count = min(workers or os.cpu_count() or 1, max(len(jobs), 1))
+    processors = os.cpu_count() or 1
+    count = min(workers or processors + (engine == "local"), max(len(jobs), 1))
     if engine == "ray":
         return on_ray(work, jobs, count, address)
     if engine == "process":

@@ -26,21 +26,15 @@ from graphcal.files import atomic_file, write_atomically
 from graphcal.tables.layouts import TableLayout
 from graphcal.tables.scorer import calibrated_columns, with_columns
 
-PACKED = "DELTA_BINARY_PACKED"
-
 
 def parquet_writer(path: str, schema: pa.Schema) -> pq.ParquetWriter:
     """Probabilities without dictionaries and statistics, which tell nothing of them; whole numbers, ids mostly, without
-    dictionaries, which would cost as much as all else that is written; text with them, for it repeats. Predicted numbers of
-    classes are small: packed as differences they take a sixth of their bytes, and half of the time."""
+    dictionaries, which would cost as much as all else that is written. Text and predicted classes repeat: they have them."""
     scores = [field.name for field in schema if pa.types.is_floating(field.type) or pa.types.is_list(field.type)]
     others = [field for field in schema if field.name not in scores]
-    repeated = [field.name for field in others if not pa.types.is_integer(field.type)]
-    packed = {f.name: PACKED for f in others if f.name == "calibrated_prediction" and f.name not in repeated}
+    repeated = [f.name for f in others if not pa.types.is_integer(f.type) or f.name == "calibrated_prediction"]
     told = [field.name for field in others]
-    return pq.ParquetWriter(
-        path, schema, use_dictionary=repeated or False, write_statistics=told or False, column_encoding=packed or None
-    )
+    return pq.ParquetWriter(path, schema, use_dictionary=repeated or False, write_statistics=told or False)
 
 
 def write_table(path: Path, tables: Iterable[pa.Table | pa.RecordBatch]) -> Path:
