@@ -6,9 +6,11 @@
 
 Every measurement is a process of its own, so that its peak memory is its own. All read and write the same shards with as
 many workers as there are cores, *score* with its own choice. *copy* reads batches and writes them with the options that
-scoring writes with (no dictionaries, snappy), the fastest copy there is; *copy, defaults* is
-`pq.write_table(pq.read_table(...))`. *score* is `graphcal score` with a temperature; DuckDB does a softmax in several ways of writing it (duckdb_softmax.py). At the end, scoring with edges (graph_scoring.py). Times
-are the best of a few runs; `cpu` is processor time of all threads, which a busy machine changes less, and ratios are of that.
+scoring writes with (no dictionaries, snappy), and syncs each file to the disk, as scoring does: the fastest copy there is that
+a power cut cannot take back. *copy, unsynced* leaves that to chance; *copy, defaults* is `pq.write_table(pq.read_table(...))`.
+*score* is `graphcal score` with a temperature; DuckDB does a softmax in several ways of writing it (duckdb_softmax.py). At the
+end, scoring with edges (graph_scoring.py). Times are the best of a few runs: seconds by the clock, and processor seconds of
+all threads, which a busy machine changes less.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ def write_shards(folder: Path, rows: int, layout: str) -> None:
         pq.write_table(table, folder / f"part-{k:05d}.parquet", row_group_size=1 << 17, use_dictionary=False)
 
 
-def copy(source: Path, out: Path, calibrator: Path, workers: int) -> None:
+def copy(source: Path, out: Path, calibrator: Path, workers: int, synced: bool = True) -> None:
     out.mkdir()
 
     def one(shard: Path) -> None:
@@ -72,6 +74,9 @@ def copy(source: Path, out: Path, calibrator: Path, workers: int) -> None:
             with pq.ParquetWriter(out / shard.name, file.schema_arrow, **options) as writer:
                 for batch in file.iter_batches(batch_size=1 << 17):
                     writer.write_batch(batch)
+        if synced:
+            with (out / shard.name).open("rb") as written:
+                os.fsync(written.fileno())
 
     with ThreadPoolExecutor(workers) as pool:
         list(pool.map(one, sorted(source.iterdir())))
@@ -91,6 +96,7 @@ def score(source: Path, out: Path, calibrator: Path, workers: int) -> None:
 
 TASKS: dict[str, Callable[[Path, Path, Path, int], None]] = {
     "copy": copy,
+    "copy-unsynced": partial(copy, synced=False),
     "copy-defaults": copy_defaults,
     "score": score,
     **{name: partial(duckdb_softmax.run, name) for name in duckdb_softmax.SQL},
@@ -144,7 +150,7 @@ def compare(rows: list[int], layouts: list[str], folder: Path, workers: int, rep
                 continue
             source = folder / f"{layout}-{count}"
             write_shards(source, count, layout)
-            names = ["copy", "score"]
+            names = ["copy", "score", "copy-unsynced"]
             if count <= MOST_OF_ALL:
                 names += ["copy-defaults", *duckdb_softmax.LAYOUTS[layout]]
             one = {name: measured(name, source, folder, calibrator, workers, repeats) for name in names}
@@ -159,25 +165,22 @@ def markdown(found: list[dict[str, Any]], workers: int, rows: list[float]) -> li
     lines = [
         "# Scoring against its limit",
         "",
-        f"`python benchmarks/scale.py --rows {shown} --write results`, {CLASSES} classes, float32, snappy, {workers} workers on "
-        f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at the end. Times are processor seconds of all threads, "
-        "the best of a few runs: other work on the machine inflates them less than the clock; rows per second are by "
-        "the clock. *Copy* is the limit: the same shards read and written with no work, with the options that scoring writes with; *copy, defaults* is "
+        f"`python benchmarks/scale.py --rows {shown} --write results`, {CLASSES} classes, float32, snappy, {workers} cores, load "
+        f"average {os.getloadavg()[0]:.1f} at the end; the best of a few runs. Ratios are by the clock, and in brackets of "
+        "processor seconds. *Copy* is the limit: the same shards read, written with the options that scoring writes with, and "
+        "synced to the disk, with no work; *unsynced* leaves the last to chance; *defaults* is "
         "`pq.write_table(pq.read_table(...))`. Peak memory is that of the whole process, torch and other libraries (about 400 "
         "MB) included.",
         "",
-        "| layout | rows | copy, s | score, s | score / copy | by the clock | copy, defaults, s | score / defaults | million "
-        "rows per s | peak MB |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| layout | rows | score, s | processor s | / copy | / copy, unsynced | / copy, defaults | million rows / s | peak MB |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for one in found:
-        copied, scored = one["copy"]["cpu"], one["score"]["cpu"]
-        clock = one["score"]["seconds"] / one["copy"]["seconds"]
-        default = one.get("copy-defaults", {}).get("cpu")
-        plain = f"{default:.2f} | {scored / default:.2f} ×" if default else " | "
+        seconds, cpu = one["score"]["seconds"], one["score"]["cpu"]
+        ratios = [ratio(one, name) for name in ("copy", "copy-unsynced", "copy-defaults")]
         lines.append(
-            f"| {one['layout']} | {one['rows']:,} | {copied:.2f} | {scored:.2f} | {scored / copied:.2f} × | {clock:.2f} × | "
-            f"{plain} | {one['rows'] / one['score']['seconds'] / 1e6:.1f} | {one['score']['peak_mb']:.0f} |"
+            f"| {one['layout']} | {one['rows']:,} | {seconds:.2f} | {cpu:.2f} | {' | '.join(ratios)} | "
+            f"{one['rows'] / seconds / 1e6:.1f} | {one['score']['peak_mb']:.0f} |"
         )
     return [
         *lines,
@@ -190,8 +193,16 @@ def markdown(found: list[dict[str, Any]], workers: int, rows: list[float]) -> li
     ]
 
 
-READING = """Scoring adds two columns (prediction, confidence) to what a copy writes, checks every number, and syncs every file to
-the disk before it gets its name. In a long table a row is an id and a class: ten of its rows count as one here."""
+READING = """Scoring adds two columns (prediction, confidence) to what a copy writes, and checks every number. In a long table a
+row is an id and a class: ten of its rows count as one here."""
+
+
+def ratio(one: dict[str, Any], name: str) -> str:
+    """Scoring over another task, by the clock and of processor seconds; nothing where that was not run."""
+    if name not in one:
+        return ""
+    clock, cpu = (one["score"][key] / one[name][key] for key in ("seconds", "cpu"))
+    return f"{clock:.2f} × ({cpu:.2f})"
 
 
 def picture(found: list[dict[str, Any]], graph: list[dict[str, Any]]) -> str:

@@ -33,7 +33,7 @@ def parquet_writer(path: str, schema: pa.Schema) -> pq.ParquetWriter:
     scores = [field.name for field in schema if pa.types.is_floating(field.type) or pa.types.is_list(field.type)]
     others = [field for field in schema if field.name not in scores]
     repeated = [f.name for f in others if not pa.types.is_integer(f.type) or f.name == "calibrated_prediction"]
-    told = [field.name for field in others]
+    told = [field.name for field in others if field.name != "calibrated_prediction"]
     return pq.ParquetWriter(path, schema, use_dictionary=repeated or False, write_statistics=told or False)
 
 

@@ -29,10 +29,11 @@ class Profile:
 
     @classmethod
     def of(cls, conf: Array, pred: Array, classes: int) -> Profile:
-        at = np.minimum((conf * np.float32(BINS)).astype(np.int16), BINS - 1)
-        return cls(
-            np.bincount(at, minlength=BINS), np.bincount(pred, minlength=classes), float(conf.sum(dtype=np.float64))
-        )
+        small = np.int16 if BINS * classes < 1 << 15 else np.int64
+        cell = np.minimum((conf * np.float32(BINS)).astype(small), BINS - 1)
+        cell += BINS * pred.astype(small, copy=False)
+        both = np.bincount(cell, minlength=BINS * classes).reshape(classes, BINS)
+        return cls(both.sum(0), both.sum(1), float(conf.sum(dtype=np.float64)))
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Profile:
