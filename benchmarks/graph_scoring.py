@@ -131,7 +131,7 @@ def markdown(found: list[dict[str, Any]]) -> list[str]:
         "## With edges",
         "",
         f"`graphcal score --edges --train-ids` with graph scaling, {CLASSES} classes, {DEGREE} random edges per node "
-        "(benchmarks/graph_scoring.py). Logits, edges and sums over neighbours lie in files: peak memory does not grow with "
+        "(benchmarks/graph_scoring.py). Logits, edges and sums over neighbours lie in files: peak memory hardly grows with "
         "nodes and edges. Ids that are not row numbers are joined by DuckDB, which may use 400 MB. Random edges are the worst "
         "case: every block of the adjacency matrix has some.",
         "",
