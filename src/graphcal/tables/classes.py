@@ -61,11 +61,21 @@ def canonical_name(value: object) -> str:
     return str(int(text)) if re.match(WHOLE, text) else text
 
 
-def canonical(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str) -> pa.Array:
-    """Class names of a column as text, null where there is none: empty text and NaN count as none."""
+def distinct(column: pa.ChunkedArray | pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """The values of a column, each once, and for every row the place of its own, -1 where there is none."""
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if pa.types.is_dictionary(column.type):
+    if isinstance(column, pa.ChunkedArray):  # still chunked when it has no rows
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    if pa.types.is_dictionary(column.type):  # may hold values that no row has
         column = column.dictionary_decode()
+    if pa.types.is_null(column.type) or pa.types.is_nested(column.type):
+        return column, np.where(column.is_null().to_numpy(zero_copy_only=False), -1, np.arange(len(column)))
+    codes = (column.cast(pa.string()) if holds_text(column.type) else column).dictionary_encode()
+    return codes.dictionary, pc.fill_null(codes.indices, -1).to_numpy(zero_copy_only=False)
+
+
+def canonical(column: pa.Array, where: str | Path, name: str) -> pa.Array:
+    """Class names as text, null where there is none: empty text and NaN count as none."""
     if pa.types.is_boolean(column.type):
         return pc.if_else(column, "True", "False")
     if pa.types.is_decimal(column.type):  # as warehouses write whole numbers
@@ -82,15 +92,13 @@ def canonical(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str) 
     if not (holds_text(column.type) or pa.types.is_null(column.type)):
         raise ValueError(f"{where}: column {name!r} must hold class numbers or names, found {column.type}")
     text = pc.utf8_trim_whitespace(column.cast(pa.string()))
-    text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
-    codes = text.dictionary_encode()
-    names = pa.array([canonical_name(v) for v in codes.dictionary.to_pylist()], pa.string())
-    return names.take(codes.indices) if len(names) else text
+    return pa.array([canonical_name(v) if v else None for v in text.to_pylist()], pa.string())
 
 
 def class_numbers(column: pa.ChunkedArray | pa.Array, classes: Classes, where: str | Path, name: str) -> np.ndarray:
     """(N,) the place of each label among the classes, -1 where there is none; -1 is none, unless a class is called so."""
-    labels = canonical(column, where, name)
+    values, places = distinct(column)
+    labels = canonical(values, where, name)
     known, names = set(classes.names), list(classes.names)
     present = [v for v in pc.unique(labels).to_pylist() if v is not None]
     if NONE in present and NONE not in known:
@@ -109,8 +117,8 @@ def class_numbers(column: pa.ChunkedArray | pa.Array, classes: Classes, where: s
         else:
             refuse(present, classes, where, name)
     found = pc.fill_null(pc.index_in(labels, value_set=pa.array(names, pa.string())), -1)
-    numbers: np.ndarray = found.to_numpy(zero_copy_only=False).astype(np.int64)
-    return numbers
+    numbers = np.append(found.to_numpy(zero_copy_only=False), -1).astype(np.int64)  # the last is that of no value
+    return numbers[places]
 
 
 def _are_opposites(classes: Classes) -> bool:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from graphcal.tables.blocks import numbers_of
-from graphcal.tables.classes import NONE, WHOLE, Classes, canonical, class_numbers
+from graphcal.tables.classes import NONE, WHOLE, Classes, canonical, class_numbers, distinct
 from graphcal.tables.joining import plain_ids
 from graphcal.tables.layouts import TableLayout
 
@@ -40,19 +40,22 @@ def long_block(
     table: pa.Table, layout: TableLayout, names: tuple[str, ...] | None, where: str | Path
 ) -> tuple[np.ndarray, Classes]:
     """Scores (C, N) of a long table, and its classes."""
-    present = classes_in(table[layout.roles["class"]], where, layout.roles["class"])
-    order = Classes(names, declared=True) if names is not None else Classes(sorted_names(list(present)))
+    if names is None:
+        present = classes_in(table[layout.roles["class"]], where, layout.roles["class"])
+        order = Classes(sorted_names(list(present)))
+    else:
+        order = Classes(names, declared=True)
     row, label = long_codes(table, layout, order, where)
     if (label < 0).any():
         raise ValueError(f"{where}: row {int((label < 0).argmax())} has no class in column {layout.roles['class']!r}")
     count, rows = len(order.names), int(row.max(initial=-1)) + 1
     seen = np.bincount(row * count + label, minlength=rows * count)
     if (seen != 1).any():
-        at = int((seen != 1).argmax())
-        entity = pc.unique(table[layout.roles["id"]])[at // count].as_py()
+        wrong = int((seen != 1).argmax())
+        entity = pc.unique(table[layout.roles["id"]])[wrong // count].as_py()
         raise ValueError(
-            f"{where}: id {entity!r} has {seen[at]} scores for class {order.names[at % count]!r}; every id needs one for each of "
-            f"the {count} classes"
+            f"{where}: id {entity!r} has {seen[wrong]} scores for class {order.names[wrong % count]!r}; every id needs one for "
+            f"each of the {count} classes"
         )
     scores = np.empty((count, rows), dtype=np.float64)
     scores[label, row] = numbers_of(table[layout.scores[0]], where, layout.scores[0])
@@ -91,7 +94,7 @@ def top_label_classes(
 
 def classes_in(column: pa.ChunkedArray, where: str | Path, name: str) -> set[str]:
     """The classes that occur in a column."""
-    return {v for v in pc.unique(canonical(column, where, name)).to_pylist() if v not in (None, NONE)}
+    return {v for v in canonical(distinct(column)[0], where, name).to_pylist() if v not in (None, NONE)}
 
 
 def _some(names: Collection[str]) -> str:
