@@ -213,9 +213,9 @@ def picture(found: list[dict[str, Any]], graph: list[dict[str, Any]]) -> str:
     for layout, line in zip(LAYOUTS[:2], ("-", "--")):
         of = [one for one in found if one["layout"] == layout]
         x = [one["rows"] / 1e6 for one in of]
-        for name, colour in (("copy", "#0072b2"), ("score", "#d55e00")):
+        for name, mark, colour in (("copy", "s", "#0072b2"), ("score", "o", "#d55e00")):
             label = f"{name}, {layout}"
-            axes[0, 0].plot(x, [one[name]["cpu"] for one in of], line, marker="o", color=colour, label=label)
+            axes[0, 0].plot(x, [one[name]["cpu"] for one in of], line, marker=mark, color=colour, label=label)
         axes[0, 1].plot(x, [one["score"]["peak_mb"] for one in of], line, marker="o", color="#d55e00", label=layout)
     edges = [one for one in graph if one["ids"] == "in-order"]
     if edges:

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+MOST_NUMBERS = 12  # ranks that have their number written; of more, every other one
+
+
 def draw_ranks(found: Ranks, ax: Axes) -> None:
     """Critical-difference diagram: methods on the line of mean ranks, a bar over those that cannot be told apart."""
     k = len(found.names)
@@ -17,7 +20,8 @@ def draw_ranks(found: Ranks, ax: Axes) -> None:
     ax.hlines(0, 1, k, color=colour, linewidth=1)
     for r in range(1, k + 1):
         ax.vlines(r, 0, 0.12, color=colour, linewidth=1)
-        ax.text(r, 0.2, str(r), ha="center", va="bottom", fontsize="small", color=colour)
+        if k <= MOST_NUMBERS or r % 2:
+            ax.text(r, 0.2, str(r), ha="center", va="bottom", fontsize="small", color=colour)
     for i, (name, mean) in enumerate(zip(found.names, found.mean)):
         left = i < (k + 1) // 2
         level = -(i if left else k - 1 - i) * 0.45 - 0.7
