@@ -29,7 +29,7 @@ import sys
 path, place = sys.argv[1:]
 sys.path.insert(0, place)
 import graphcal as gc
-print("margin-scaling" in gc.CALIBRATORS, gc.CALIBRATORS.announced_by("margin-scaling"), type(gc.restore(path)).__name__)
+print("margin-scaling" in gc.CALIBRATORS, gc.CALIBRATORS["margin-scaling"].__module__, type(gc.restore(path)).__name__)
 """
 
 

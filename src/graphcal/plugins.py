@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -80,11 +80,6 @@ class Names(Mapping[str, T], Generic[T]):
 
     def __repr__(self) -> str:
         return f"{self.kind}s: {', '.join(self)}"
-
-    def announced_by(self, name: str) -> str:
-        """The package that announced a name; empty for our own."""
-        point: Any = self._announced.get(name)
-        return "" if point is None else str(point.value).partition(":")[0].partition(".")[0]
 
 
 def announced(kind: str) -> dict[str, EntryPoint]:
