@@ -157,7 +157,7 @@ def _bases(runs: RunFiles) -> str:
     ]
     differ = sum(cell.verdict == "differs" for cell in bases)
     graphs = ("cora", "citeseer")
-    fit = [float(runs.values("fair-backbones", "scar-fit", "ece", dataset=g).mean()) for g in graphs]
+    fit = [float(runs.values("fair-backbones", "scar-fit", "ece", dataset=g, backbone="fagcn").mean()) for g in graphs]
     grid = [
         float(runs.values("table-backbones", "scar-val", "ece", dataset=g, backbone="fagcn").mean()) for g in graphs
     ]
