@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -33,3 +34,46 @@ def test_a_row_that_lacks_one_run_is_not_run(tmp_path: Path) -> None:
     gcn = grid_of_fair_rows(RunFiles(tmp_path)).body[0]
     assert "cora 20 gcn" in gcn[3].words
     assert "cora 20 gcn" in grid_of_fair_rows(RunFiles(RESULTS)).body[0][2].words
+
+
+def marked(name: str, metric: str) -> dict[str, dict[str, str]]:
+    """Row -> title of a method -> its cell, of the table by a metric."""
+    text = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
+    text = text if metric == "ECE" else text.partition(f"## {metric}\n")[2]
+    lines = [
+        [cell.strip() for cell in line.strip("| \n").split(" | ")] for line in re.findall(r"^\|.*$", text, re.MULTILINE)
+    ]
+    names = lines[0]
+    first = next(k for k, title in enumerate(names) if title == "Uncal.")
+    found: dict[str, dict[str, str]] = {}
+    for line in lines[2:]:
+        if line[0] == names[0] or len(line) != len(names):
+            break
+        found[" ".join(line[:first])] = dict(zip(names[first:], line[first:]))
+    return found
+
+
+def test_the_page_says_who_is_told_apart() -> None:
+    text = " ".join((RESULTS.parent / "docs" / "reproduction.md").read_text(encoding="utf-8").split())
+    ece, nll = marked("fair", "ECE"), marked("fair", "NLL")
+    assert len(ece) == len(nll) == 9
+    assert not any(cell.startswith("**") for row in ece.values() for cell in row.values())
+    value = {row: {m: float(c.strip("*").split()[0]) for m, c in cells.items()} for row, cells in nll.items()}
+    assert all(min(row, key=row.__getitem__).startswith("graph-scaling") for row in value.values())
+    rivals = [m for m in next(iter(nll.values())) if m.startswith("SCAR") or m == "TS"]
+    level = [row for row, cells in nll.items() if any(cells[m].startswith("*") for m in rivals)]
+    assert level == ["pubmed 40", "pubmed 60"]
+    assert "in seven, not on Pubmed with 40 and 60 labels" in text
+    hetero = marked("fair-hetero", "NLL")
+    ours = {
+        row: min(float(c.strip("*").split()[0]) for m, c in cells.items() if m.startswith("graph"))
+        for row, cells in hetero.items()
+    }
+    lost = {
+        row: [m for m, c in cells.items() if float(c.strip("*").split()[0]) < ours[row]]
+        for row, cells in hetero.items()
+    }
+    assert {row: rival for row, rival in lost.items() if rival} == {"chameleon gcn": ["CaGCN, base dropout on"]}
+    cell = hetero["chameleon gcn"]["CaGCN, base dropout on"]
+    assert cell.startswith("**")
+    assert f"CaGCN as its code has {cell[2:7]} against {ours['chameleon gcn']:.3f}, told apart" in text

@@ -40,6 +40,8 @@ def places(preset: Preset, without: tuple[str, ...]) -> Iterator[Mapping[str, An
 
 def is_complete(runs: RunFiles, preset: Preset, place: Mapping[str, Any]) -> bool:
     """Every column of the preset has all its runs in this row."""
+    if not (runs.folder / f"{preset.name}-runs.csv").exists():
+        return False
     row = tuple((axis, str(place[axis])) for axis in preset.axes)
     there = {method: len(runs.at(preset.name, row, method, "ece")) for method in runs.methods(preset.name, row)}
     wanted = [method for method in preset.methods if left_out(preset, place, method) is None]
@@ -54,11 +56,9 @@ def name_of(place: Mapping[str, Any]) -> str:
 def grid_of_fair_rows(runs: RunFiles) -> Grid:
     body = []
     for table, fair, without, command, hours in TABLES:
-        preset = read_preset(fair) if fair else None
+        preset = read_preset(fair)
         names = {name_of(place): place for place in places(read_preset(table), without)}
-        done = [
-            name for name, place in names.items() if preset and _has(preset, place) and is_complete(runs, preset, place)
-        ]
+        done = [name for name, place in names.items() if _has(preset, place) and is_complete(runs, preset, place)]
         left = [name for name in names if name not in done]
         listed = [", ".join(some) or "none" for some in (done, left)]
         body.append(cells([table, f"{len(done)} of {len(names)}", *listed, f"`{command}`", hours]))
