@@ -117,8 +117,9 @@ def class_numbers(column: pa.ChunkedArray | pa.Array, classes: Classes, where: s
         else:
             refuse(present, classes, where, name)
     found = pc.fill_null(pc.index_in(labels, value_set=pa.array(names, pa.string())), -1)
-    numbers = np.append(found.to_numpy(zero_copy_only=False), -1).astype(np.int64)  # the last is that of no value
-    return numbers[places]
+    of_values = np.append(found.to_numpy(zero_copy_only=False), -1).astype(np.int64)  # the last is that of no value
+    numbers: np.ndarray = of_values[places]
+    return numbers
 
 
 def _are_opposites(classes: Classes) -> bool:
