@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -138,10 +137,7 @@ def summarised(known: Mapping[str, Any], found: Sequence[Mapping[str, Any]], cla
 def score_job(
     scorer: Scorer, files: Source, context: TableContext | None, key: str, empty: pa.Schema, job: ScoreJob
 ) -> dict[str, Any]:
-    """Write one file, or keep it where it is whole and was made from the same; of a shard without rows the ``empty`` one.
-
-    A batch is written while the next one is read and scored.
-    """
+    """Write one file, or keep it where it is whole and was made from the same; of a shard without rows the ``empty`` one."""
     made_from = digest(key, job.shard.name, repr(job.row_groups), fingerprint(job.shard))
     done = finished(job.out, made_from)
     if done is not None:
@@ -149,8 +145,7 @@ def score_job(
     profile, rows, writer = Profile(np.zeros(20, int), np.zeros(len(scorer.classes), int)), 0, None
     whole = BATCH if scorer.layout.form != "long" else 1 << 62
     try:
-        with atomic_file(job.out) as file, ThreadPoolExecutor(1) as disk:
-            writing: Future[None] | None = None
+        with atomic_file(job.out) as file:
             for batch in files.batches(job.shard, job.row_groups, whole):
                 if writer is None:
                     check_shard(scorer, batch, job.shard)
@@ -159,12 +154,8 @@ def score_job(
                 writer = writer or parquet_writer(
                     file.name, remembering(scored.schema, scorer.classes, scorer.layout.roles)
                 )
-                if writing is not None:
-                    writing.result()
-                writing = disk.submit(writer.write_batch, scored)
+                writer.write_batch(scored)
                 profile, rows = profile + seen, rows + batch.num_rows
-            if writing is not None:
-                writing.result()
             result = {"rows": rows, "profile": profile.to_dict(), "kept": 0}
             writer = writer or parquet_writer(file.name, remembering(empty, scorer.classes, scorer.layout.roles))
             writer.add_key_value_metadata({"graphcal": json.dumps({"made_from": made_from, **result})})
