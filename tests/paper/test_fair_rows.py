@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 
 from graphcal.bench.presets import read_preset
 from graphcal.paper.fair_rows import grid_of_fair_rows, is_complete, places
 from graphcal.paper.run_files import RunFiles
+from markdown_tables import tables
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -38,19 +38,9 @@ def test_a_row_that_lacks_one_run_is_not_run(tmp_path: Path) -> None:
 
 def marked(name: str, metric: str) -> dict[str, dict[str, str]]:
     """Row -> title of a method -> its cell, of the table by a metric."""
-    text = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
-    text = text if metric == "ECE" else text.partition(f"## {metric}\n")[2]
-    lines = [
-        [cell.strip() for cell in line.strip("| \n").split(" | ")] for line in re.findall(r"^\|.*$", text, re.MULTILINE)
-    ]
-    names = lines[0]
-    first = next(k for k, title in enumerate(names) if title == "Uncal.")
-    found: dict[str, dict[str, str]] = {}
-    for line in lines[2:]:
-        if line[0] == names[0] or len(line) != len(names):
-            break
-        found[" ".join(line[:first])] = dict(zip(names[first:], line[first:]))
-    return found
+    rows = tables(RESULTS / f"{name}.md", "" if metric == "ECE" else f"## {metric}\n")[0]
+    axes = list(rows[0])[: list(rows[0]).index("Uncal.")]
+    return {" ".join(row[axis] for axis in axes): {m: row[m] for m in row if m not in axes} for row in rows}
 
 
 def test_the_page_says_who_is_told_apart() -> None:

@@ -40,8 +40,6 @@ def places(preset: Preset, without: tuple[str, ...]) -> Iterator[Mapping[str, An
 
 def is_complete(runs: RunFiles, preset: Preset, place: Mapping[str, Any]) -> bool:
     """Every column of the preset has all its runs in this row."""
-    if not (runs.folder / f"{preset.name}-runs.csv").exists():
-        return False
     row = tuple((axis, str(place[axis])) for axis in preset.axes)
     there = {method: len(runs.at(preset.name, row, method, "ece")) for method in runs.methods(preset.name, row)}
     wanted = [method for method in preset.methods if left_out(preset, place, method) is None]

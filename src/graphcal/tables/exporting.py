@@ -29,7 +29,8 @@ from graphcal.tables.scorer import calibrated_columns, with_columns
 
 def parquet_writer(path: str, schema: pa.Schema) -> pq.ParquetWriter:
     """Probabilities without dictionaries and statistics, which tell nothing of them; whole numbers, ids mostly, without
-    dictionaries, which would cost as much as all else that is written. Text and predicted classes repeat: they have them."""
+    dictionaries, which would cost as much as all else that is written. Text and predicted classes repeat: they have them;
+    of predicted classes statistics tell nothing either."""
     scores = [field.name for field in schema if pa.types.is_floating(field.type) or pa.types.is_list(field.type)]
     others = [field for field in schema if field.name not in scores]
     repeated = [f.name for f in others if not pa.types.is_integer(f.type) or f.name == "calibrated_prediction"]
