@@ -31,7 +31,7 @@ def score(
     ),
     keep_scores: bool = typer.Option(False, metavar="", help="Write the scores as well, beside the calibrated ones."),
     engine: str = typer.Option("local", metavar="NAME", help="local (threads), process, or ray."),
-    workers: int = typer.Option(0, min=0, metavar="N", help="How many at once (default: one per core and one more)."),
+    workers: int = typer.Option(0, min=0, metavar="N", help="How many at once (default: one per core)."),
     address: str = typer.Option(
         None, metavar="ADDRESS", help="Address of a Ray cluster; without it, a local one for this command."
     ),

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
@@ -36,7 +37,7 @@ Columns = Sequence[Array] | Array  # C columns (n,)
 def calibrated_block(calibration: Calibration, logits: Columns, context: Array | None = None) -> tuple[Array, Array]:
     """Probabilities (C, n) and the winning class (n,) of logits, C columns (n,); ``context`` (n, K) is of the calibration."""
     n = len(logits[0])
-    probs, pred = np.empty((len(logits), n), dtype=np.float32), np.empty(n, dtype=np.int16)
+    probs, pred = reused_block(len(logits), n), np.empty(n, dtype=np.int16)
     affine, scar = affine_of(calibration, len(logits)), calibration if isinstance(calibration, CentroidPull) else None
     if isinstance(calibration, GraphScaled) and (context is not None or not calibration.graph):
         stacked = StackedBlocks(calibration)
@@ -63,6 +64,12 @@ def calibrated_block(calibration: Calibration, logits: Columns, context: Array |
             pull_block(scar, block, pred[rows], None if context is None else context[rows, 0], out)
             normalise(out, out.max(0))
     return probs, pred
+
+
+def reused_block(count: int, n: int) -> Array:
+    """A block (C, n) to be written to, from Arrow's pool, which keeps the memory of blocks that nobody reads any more; NumPy
+    gives it back, and asking the system for pages costs several per cent of scoring."""
+    return np.frombuffer(pa.allocate_buffer(4 * count * n), dtype=np.float32).reshape(count, n)
 
 
 def affine_of(calibration: Calibration, classes: int) -> tuple[list[Any], list[Any]] | None:

@@ -1,8 +1,8 @@
 """Where shards are scored: in threads of this process, in a pool of processes, or on a Ray cluster. The same files from each.
 
 Threads are enough on one machine: decoding, encoding and arithmetic run outside the interpreter's lock, and nothing is loaded
-twice; there is one more than processors, for one is mostly waiting for the disk. Ray Data hands out shards as rows of a dataset;
-machines need the folders of input and output in common.
+twice. Ray Data hands out shards as rows of a dataset; machines need the folders of input and output in common. Everywhere one
+batch of a shard is written while the next one is made, so that a single file keeps two processors busy too.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import json
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from functools import partial
 from typing import Any, TypeVar
 
 ENGINES = ("local", "process", "ray")
 Job = TypeVar("Job")
+Item = TypeVar("Item")
 
 
 def run_jobs(
@@ -29,12 +30,22 @@ def run_jobs(
     if address is not None and engine != "ray":
         raise ValueError(f"--address is the address of a Ray cluster, but the engine is {engine!r}: add --engine ray")
     processors = os.cpu_count() or 1
-    count = min(workers or processors + (engine == "local"), max(len(jobs), 1))
+    count = min(workers or processors, max(len(jobs), 1))
     if engine == "ray":
         return on_ray(work, jobs, count, address)
     if engine == "process":
         return in_pool(work, jobs, ProcessPoolExecutor(count, multiprocessing.get_context("spawn")))
     return in_pool(work, jobs, ThreadPoolExecutor(count))
+
+
+def made_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items; while one is used, a thread makes the next."""
+    nothing = object()
+    with ThreadPoolExecutor(1) as maker:
+        coming: Future[Any] = maker.submit(next, items, nothing)
+        while (item := coming.result()) is not nothing:
+            coming = maker.submit(next, items, nothing)
+            yield item
 
 
 def in_pool(work: Callable[[Job], dict[str, Any]], jobs: Sequence[Job], pool: Executor) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -25,7 +25,7 @@ import pyarrow as pa
 from graphcal.files import atomic_file, check_writable, write_atomically
 from graphcal.persist import restore
 from graphcal.tables.contexts import GraphFiles, Progress, TableContext, edges_context
-from graphcal.tables.execution import run_jobs
+from graphcal.tables.execution import made_ahead, run_jobs
 from graphcal.tables.exporting import parquet_writer
 from graphcal.tables.jobs import ScoreJob, digest, fingerprint, finished, first_batch, jobs_of, remove_partials
 from graphcal.tables.layouts import ROLES
@@ -143,19 +143,14 @@ def score_job(
     if done is not None:
         return {**done, "kept": 1}
     profile, rows, writer = Profile(np.zeros(20, int), np.zeros(len(scorer.classes), int)), 0, None
-    whole = BATCH if scorer.layout.form != "long" else 1 << 62
     try:
         with atomic_file(job.out) as file:
-            for batch in files.batches(job.shard, job.row_groups, whole):
-                if writer is None:
-                    check_shard(scorer, batch, job.shard)
-                nearby = None if context is None else partial(context.read, job.first_row + rows)
-                scored, seen = scorer.profiled(batch, nearby, job.shard, job.groups_first_row + rows)
+            for scored, seen in made_ahead(scored_batches(scorer, files, context, job)):
                 writer = writer or parquet_writer(
                     file.name, remembering(scored.schema, scorer.classes, scorer.layout.roles)
                 )
                 writer.write_batch(scored)
-                profile, rows = profile + seen, rows + batch.num_rows
+                profile, rows = profile + seen, rows + scored.num_rows
             result = {"rows": rows, "profile": profile.to_dict(), "kept": 0}
             writer = writer or parquet_writer(file.name, remembering(empty, scorer.classes, scorer.layout.roles))
             writer.add_key_value_metadata({"graphcal": json.dumps({"made_from": made_from, **result})})
@@ -163,3 +158,16 @@ def score_job(
     except OSError as fault:
         raise ValueError(f"cannot write {job.out}: {fault.strerror or fault}") from None
     return result
+
+
+def scored_batches(
+    scorer: Scorer, files: Source, context: TableContext | None, job: ScoreJob
+) -> Iterator[tuple[pa.RecordBatch, Profile]]:
+    """The batches of a job with calibrated columns, and what their rows are like."""
+    rows, whole = 0, BATCH if scorer.layout.form != "long" else 1 << 62
+    for batch in files.batches(job.shard, job.row_groups, whole):
+        if rows == 0:
+            check_shard(scorer, batch, job.shard)
+        nearby = None if context is None else partial(context.read, job.first_row + rows)
+        yield scorer.profiled(batch, nearby, job.shard, job.groups_first_row + rows)
+        rows += batch.num_rows
