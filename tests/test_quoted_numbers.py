@@ -172,17 +172,16 @@ def test_the_page_on_tables_quotes_what_scoring_costs():
     text, (scored, duckdb, edges) = prose("docs/tables.md"), tables(ROOT / "results" / "scale.md")
     rows = {(row["layout"], row["rows"]): row for row in scored}
     wide, lists, long = rows["wide", "50,000,000"], rows["list", "50,000,000"], rows["long", "1,000,000"]
-    assert all(abs(float(row["/ copy"].split()[0]) - 1.2) < 0.06 for row in (wide, lists))
+    ratios = [f"{float(row['/ copy'].split()[0]):.1f}" for row in (wide, lists)]
     seconds = [f"{float(row['score, s']):.1f} s" for row in (wide, lists)]
     peaks = [f"{float(row['peak MB']) / 1000:.1f}" for row in (wide, lists)]
     sentence = (
-        f"take {seconds[0]} on two cores as columns and {seconds[1]} as lists, 1.2 times as long as a copy of the same Parquet "
-        f"that does no work, and {peaks[0]} and {peaks[1]} GB"
+        f"take {seconds[0]} on two cores as columns and {seconds[1]} as lists, {ratios[0]} and {ratios[1]} times as long as a copy of "
+        f"the same Parquet that does no work, and {peaks[0]} and {peaks[1]} GB"
     )
     assert sentence in text
     assert f"The long layout is slow: {long['million rows / s']} million nodes per second" in text
     times = sorted(float(row["DuckDB / score"].split()[0]) for row in duckdb if row["SQL"] != "window")
-    assert 1.9 <= times[0] < 2.5
-    assert 17 < times[-1] <= 18
+    assert f"takes {times[0]:.1f} to {times[-1]:.0f} times the processor time" in text
     grown = [float(row["peak MB"]) for row in edges if row["ids"] == "in-order"]
     assert f"by {(grown[-1] - grown[0]) / 1000:.1f} GB from one to ten million nodes" in text
