@@ -146,7 +146,7 @@ in brackets, the share of the draws in which more than the promised share of the
 were fitted on the validation nodes. A promise made with 95 % certainty may break in 5 % of the draws. Labels outside the
 certification nodes only count the errors. Of 120 draws, 5 % are 6 ± 2.4.
 
-Machine: one core of two, nine graphs in about 20 minutes, most of it training.
+Machine: one core of two, nine graphs in about four minutes, most of it training.
 """
 
 

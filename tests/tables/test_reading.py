@@ -270,6 +270,8 @@ def test_rounded_probabilities_and_exact_zeros(tmp_path):
             "label,prob_0,prob_1\n0,0.55,0.45\n0,0.5,0.9\n",
             "probabilities of row 1 must lie in 0..1 and sum to 1, they sum to 1.4",
         ),
+        ("label,prob_0,prob_1\n0,55,45\n", "they sum to 100; divide percentages by 100"),
+        ("label;prob_0;prob_1\n0;0,55;0,45\n", "separated by ';'; write it with commas .* decimal points"),
         ("label,prob_0,prob_1\n0,1.1,-0.1\n", "probabilities of row 0 must lie in 0..1"),
         ("label,logit_0,logit_1\n0,1,nan\n", "row 0 has a score .* that is not a number"),
         ("label,logit_0,logit_1\n0,1,\n", "row 0 has a score .* that is not a number"),

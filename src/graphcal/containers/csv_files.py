@@ -50,11 +50,15 @@ def check_csv(path: Path) -> list[str]:
                 size += len(part)
                 check_memory(path, size, "its unpacked content")
     check_width(path, head, mark)
+    first = head.partition(b"\n")[0]
+    other = next((sign for sign in ";\t|" if mark.encode() not in first and sign.encode() in first), None)
+    if other is not None:
+        raise ValueError(
+            f"{path}: its columns are separated by {other!r}; write it with commas (.csv) or tabs (.tsv), and numbers with "
+            "decimal points"
+        )
     names = list(pa.csv.open_csv(path, parse_options=_parse(path)).schema.names)
     refuse_repeats(names, path)
-    other = next((sign for sign in ";\t|" if sign != mark and sign in names[0]), None) if len(names) == 1 else None
-    if other is not None:
-        raise ValueError(f"{path}: its columns are separated by {other!r}; write it with commas (.csv) or tabs (.tsv)")
     return names
 
 
