@@ -80,3 +80,15 @@ def test_the_page_says_who_is_told_apart_on_a_gat() -> None:
         assert not any(cells[m].startswith("*") for m in cells if m.startswith("SCAR") or m == "TS")
     assert sum(not cells["MS"].startswith("*") for cells in nll.values()) == 3
     assert "from SCAR in all its forms and from TS in each; from plain MS in three" in text
+
+
+def test_the_appendix_quotes_the_rows_of_fagcn() -> None:
+    quoted = next(t for t in tables(RESULTS.parent / "docs" / "paper-appendix.md") if "FAGCN" in t[0])
+    measured = {row["graph"]: row for row in tables(RESULTS / "fair-backbones.md")[0]}
+    assert [row["FAGCN"].lower() for row in quoted] == list(measured)
+    titles = {"grid to 5e-3": "SCAR, grid to 5e-3, four decays", "fitted": "SCAR, fitted on validation", "TS": "TS"}
+    for row in quoted:
+        cells = measured[row["FAGCN"].lower()]
+        for said, title in titles.items():
+            assert row[said].strip("*") == cells[title].strip("*").split("<br>")[0].strip("*"), (row, title)
+        assert f"paper {row['published SCAR']}" in cells[titles["fitted"]]

@@ -50,7 +50,7 @@ def check_csv(path: Path) -> list[str]:
                 size += len(part)
                 check_memory(path, size, "its unpacked content")
     check_width(path, head, mark)
-    first = head.partition(b"\n")[0]
+    first = re.split(rb"[\r\n]", head, maxsplit=1)[0]
     other = next((sign for sign in ";\t|" if mark.encode() not in first and sign.encode() in first), None)
     if other is not None:
         raise ValueError(

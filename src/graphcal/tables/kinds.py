@@ -100,7 +100,7 @@ class Kind:
             )
         if self.name == "log-probs":
             raise ValueError(f"{where}: log-probabilities of row {row} must be 0 or less, got {values.max():.4g}")
-        hint = "; divide percentages by 100" if abs(values.sum() - 100) < 1 else ""
+        hint = f", the largest is {values.max():.4g}: are they percentages, or logits?" if values.max() > 2 else ""
         raise ValueError(
             f"{where}: probabilities of row {row} must lie in 0..1 and sum to 1, they sum to {values.sum():.4g}{hint}"
             + (f" (the table is rounded to {self.digits} digits)" if self.digits is not None else "")
@@ -114,7 +114,7 @@ def kind_of(name: str, scores: Array, where: str | Path) -> Kind:
     if name != "probs":
         return Kind(name)
     digits = digits_of(scores[:, :SAMPLE])
-    if digits == 0 and scores.max() > 1:  # percentages, which are refused row by row
+    if digits == 0 and (scores > 1).any():  # percentages, which are refused row by row
         return Kind(name)
     if digits == 0:
         raise ValueError(
