@@ -4,7 +4,8 @@
     python -m graphcal.paper.claims --check    # fail when it is not what the run files give
 
 A claim is a function of the committed run files: it returns the figure as it is printed and the verdict. Where a verdict hangs on
-a number, the number decides it here, not the writer. `graphcal.paper.claims_on_tables` and `claims_on_figures` hold the claims.
+a number, the number decides it here, not the writer. `claims_on_tables`, `claims_on_appendix` and
+`claims_on_figures` hold the claims.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ def printed_means(table: str, column: str, graphs: Sequence[str] = ()) -> np.nda
 
 def all_claims() -> list[Claim]:
     """In the order of the paper."""
-    from graphcal.paper import claims_on_figures, claims_on_tables
+    from graphcal.paper import claims_on_appendix, claims_on_figures, claims_on_tables
 
-    modules = (claims_on_tables, claims_on_figures)
+    modules = (claims_on_tables, claims_on_appendix, claims_on_figures)
     found = [value for module in modules for value in vars(module).values() if isinstance(value, Claim)]
     order = (
         "Abstract",

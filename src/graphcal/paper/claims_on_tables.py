@@ -1,10 +1,9 @@
-"""Claims about tables: calibration, components, accuracy, heterophilic graphs, other backbones."""
+"""Claims about the main tables: calibration, components, accuracy. Those of the appendix are in `claims_on_appendix`."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from graphcal.paper.agreement import distinct, read_cells
 from graphcal.paper.claims import NOT, PART, UNTESTED, Finding, claim, printed_means, share_verdict
 from graphcal.paper.run_files import RunFiles
 
@@ -14,7 +13,7 @@ RIVALS = ("ts", "ms", "cagcn", "gats", "au-ls", "dcgc")
 GCN, BOTH = "graphcal bench table-gcn", "graphcal bench table-gcn; graphcal bench table-gat"
 
 
-def _gaps(runs: RunFiles, a: str, b: str, metric: str) -> list[np.ndarray]:
+def network_gaps(runs: RunFiles, a: str, b: str, metric: str) -> list[np.ndarray]:
     """a minus b by row: GCN's, then GAT's (true attention, the network SCAR runs on)."""
     return [runs.gaps(table, a, b, metric, backbone=backbone) for table, backbone in MAIN]
 
@@ -52,8 +51,11 @@ def best_everywhere(runs: RunFiles) -> Finding:
 
 @claim("Sec. 4.2", "SCAR “always outperforms [TS and MS] by large margins”", BOTH)
 def always_above_ts(runs: RunFiles) -> Finding:
-    ece, nll = _gaps(runs, "scar-paper", "scar-recipe-ts", "ece"), _gaps(runs, "scar-paper", "scar-recipe-ts", "nll")
-    brier = _gaps(runs, "scar-paper", "scar-recipe-ts", "brier")
+    ece, nll = (
+        network_gaps(runs, "scar-paper", "scar-recipe-ts", "ece"),
+        network_gaps(runs, "scar-paper", "scar-recipe-ts", "nll"),
+    )
+    brier = network_gaps(runs, "scar-paper", "scar-recipe-ts", "brier")
     wins, rows = sum(int((g < 0).sum()) for g in ece), sum(len(g) for g in ece)
     return (
         f"on the same network, TS fitted exactly: ECE lower in {wins} of {rows} rows, by {-ece[0].mean():.2f} (GCN) "
@@ -67,7 +69,7 @@ def always_above_ts(runs: RunFiles) -> Finding:
 @claim("Sec. 4.2", "“on average improves by 4.56 %” on TS, GCN and GAT", BOTH)
 def average_over_ts(runs: RunFiles) -> Finding:
     own = np.concatenate([printed_means(t, "ts") - printed_means(t, "scar") for t in ("gcn", "gat")])
-    ours = np.concatenate(_gaps(runs, "scar-recipe-ts", "scar-paper", "ece"))
+    ours = np.concatenate(network_gaps(runs, "scar-recipe-ts", "scar-paper", "ece"))
     return (
         f"its own tables give {own.mean():.2f} points; ours, three graphs, the same network and an exact TS: "
         f"{ours.mean():.2f}",
@@ -94,9 +96,9 @@ def specialised(runs: RunFiles) -> Finding:
     BOTH,
 )
 def conclusion(runs: RunFiles) -> Finding:
-    nll = np.concatenate(_gaps(runs, "scar-paper", "gats", "nll"))
-    ece = np.concatenate(_gaps(runs, "scar-paper", "gats", "ece"))
-    dcgc = np.concatenate(_gaps(runs, "scar-paper", "dcgc", "ece"))
+    nll = np.concatenate(network_gaps(runs, "scar-paper", "gats", "nll"))
+    ece = np.concatenate(network_gaps(runs, "scar-paper", "gats", "ece"))
+    dcgc = np.concatenate(network_gaps(runs, "scar-paper", "dcgc", "ece"))
     slower = sum(runs.seconds[g, "dcgc"] > runs.seconds[g, "scar-paper"] for g in GRAPHS)
     return (
         f"ECE below GATS's in {(ece < 0).sum()} and below DCGC's in {(dcgc < 0).sum()} of {len(ece)} rows, NLL below "
@@ -121,7 +123,7 @@ def matrix_scaling(runs: RunFiles) -> Finding:
 @claim("Sec. 4.2", "“on average improves by 1.5 %, compared to the best graph calibration method DCGC”", BOTH)
 def average_over_dcgc(runs: RunFiles) -> Finding:
     own = np.concatenate([printed_means(t, "dcgc") - printed_means(t, "scar") for t in ("gcn", "gat")])
-    ours = _gaps(runs, "dcgc", "scar-paper", "ece")
+    ours = network_gaps(runs, "dcgc", "scar-paper", "ece")
     return (
         f"its own tables give {own.mean():.2f} points; ours {ours[0].mean():+.2f} on GCN and {ours[1].mean():+.2f} on "
         "GAT",
@@ -145,8 +147,8 @@ def order_of_methods(runs: RunFiles) -> Finding:
     "graphcal bench table-accuracy",
 )
 def accuracy_improves(runs: RunFiles) -> Finding:
-    over_uncal = np.concatenate(_gaps(runs, "scar-paper", "uncal", "accuracy"))
-    recipe = _gaps(runs, "scar-recipe", "scar-paper", "accuracy")
+    over_uncal = np.concatenate(network_gaps(runs, "scar-paper", "uncal", "accuracy"))
+    recipe = network_gaps(runs, "scar-recipe", "scar-paper", "accuracy")
     better = sum(int((g > 0).sum()) for g in recipe)
     return (
         f"above the uncalibrated model in {(over_uncal > 0).sum()} of {len(over_uncal)} rows "
@@ -206,107 +208,4 @@ def fitted_component(runs: RunFiles) -> Finding:
         f"{(gap < 0).sum()} of "
         f"{len(gap)} columns; NLL {nll.mean():+.3f}, lower in {(nll < 0).sum()}",
         share_verdict(int((nll < 0).sum()), len(nll)) if (gap < 0).sum() > len(gap) / 2 else NOT,
-    )
-
-
-@claim(
-    "App. E.2",
-    "SCAR “consistently outperforms the uncalibrated models and [AU-LS]” in accuracy",
-    "graphcal bench table-accuracy",
-)
-def accuracy_everywhere(runs: RunFiles) -> Finding:
-    published = printed_accuracy_losses()
-    auls = np.concatenate(_gaps(runs, "scar-paper", "au-ls", "accuracy"))
-    uncal = np.concatenate(_gaps(runs, "scar-paper", "uncal", "accuracy"))
-    return (
-        f"its own table has it below the uncalibrated model in {published} of 24 entries; ours: above AU-LS in "
-        f"{(auls > 0).sum()} of "
-        f"{len(auls)} rows, above the uncalibrated model in {(uncal > 0).sum()} of {len(uncal)}",
-        share_verdict(int((uncal > 0).sum() + (auls > 0).sum()), len(uncal) + len(auls)),
-    )
-
-
-def printed_accuracy_losses() -> int:
-    """Entries of the paper's table of accuracies in which SCAR is below the uncalibrated model."""
-    from importlib import resources
-
-    from graphcal.files import read_toml
-
-    with resources.as_file(resources.files("graphcal.paper") / "published.toml") as path:
-        tree = read_toml(path)["accuracy"]
-    rows = [row for rates in tree.values() for backbones in rates.values() for row in backbones.values()]
-    return sum(row["scar"][0] < row["uncal"][0] for row in rows)
-
-
-@claim("App. E.2", "on CoraFull accuracy improves by 2.46 % and 5.7 %", "")
-def corafull_accuracy(runs: RunFiles) -> Finding:
-    return "CoraFull's 8,710 features could not be had (its loader takes them from any published copy)", UNTESTED
-
-
-@claim("App. E.2", "node-level calibration “does not alter the model's predictions”", BOTH)
-def predictions_stay(runs: RunFiles) -> Finding:
-    eq10 = runs.values("table-gcn", "scar-paper", "changed"), runs.values("table-gat", "scar-eq10", "changed")
-    code = runs.values("table-gat", "scar-paper", "changed")
-    changed = sum(float(v.sum()) for v in eq10)
-    return (
-        f"Eq. 10 with the published weights changed {changed:.0f} of {1000 * sum(map(len, eq10)):,} test predictions; "
-        "its GAT code, which "
-        f"moves the input of the last layer, {code.mean():.1f} of 1,000. It can change them: docs/theory.md has two "
-        "classes that do",
-        PART,
-    )
-
-
-@claim(
-    "App. E.3",
-    "on heterophilic graphs SCAR “consistently improves the ECE by a large margin”",
-    "graphcal bench table-hetero; graphcal bench fair-hetero",
-)
-def heterophilic(runs: RunFiles) -> Finding:
-    graphs = ["chameleon", "squirrel"]
-    gap = runs.gaps("table-hetero", "scar-val", "uncal", "ece", dataset=graphs)
-    base = runs.means("table-hetero", "uncal", "ece", dataset=graphs)
-    floor = runs.means("table-hetero", "uncal", "ece_floor", dataset=graphs)
-    own = printed_means("hetero", "uncal", graphs)
-    fit, ts = (runs.gaps("fair-hetero", "scar-fit", m, "ece", dataset=graphs) for m in ("uncal", "ts"))
-    return (
-        f"weights on the grid, decay chosen: lower in {(gap < 0).sum()} of {len(gap)}, by {-gap.mean():.2f} on "
-        f"average; weights fitted, four decays: in {(fit < 0).sum()} of {len(fit)}, by {-fit.mean():.2f}, and below TS in "
-        f"{(ts < 0).sum()}; the base models, "
-        f"whose settings are not published, begin at {base.min():.1f} to {base.max():.1f} (published {own.min():.1f} "
-        f"to {own.max():.1f}; "
-        f"floor {floor.mean():.1f})",
-        PART if (gap < 0).any() else NOT,
-    )
-
-
-@claim("App. E.3", "on Arxiv-year SCAR reduces the ECE by 54.8 % and 51.8 %", "")
-def arxiv_year(runs: RunFiles) -> Finding:
-    return "ogbn-arxiv could not be had (loader and LINKX's splits are there)", UNTESTED
-
-
-@claim(
-    "App. E.4",
-    "SCAR “consistently improves calibration” of FAGCN and GCNII",
-    "graphcal bench table-backbones; graphcal bench fair-backbones",
-)
-def other_backbones(runs: RunFiles) -> Finding:
-    gap = runs.gaps("table-backbones", "scar-val", "uncal", "ece")
-    ts = runs.gaps("table-backbones", "scar-val", "ts", "ece")
-    fit, fit_ts, nll = (
-        runs.gaps("fair-backbones", "scar-fit", other, metric)
-        for other, metric in (("uncal", "ece"), ("ts", "ece"), ("ts", "nll"))
-    )
-    base = [
-        e.chosen
-        for e in distinct(read_cells(runs.folder))
-        if e.where == "table-backbones" and e.chosen.method == "uncal"
-    ]
-    differ = sum(cell.verdict == "differs" for cell in base)
-    return (
-        f"with the grid that ends at 5e-3 lower than uncalibrated in {(gap < 0).sum()} of {len(gap)}, lower than TS in "
-        f"{(ts < 0).sum()}; with fitted weights and four decays lower than uncalibrated in {(fit < 0).sum()} of "
-        f"{len(fit)}, than TS in {(fit_ts < 0).sum()}, by NLL in {(nll < 0).sum()}. Base models differ from the "
-        f"published ones in {differ} of {len(gap)}",
-        share_verdict(int((gap < 0).sum()), len(gap)) if (ts < 0).sum() > len(ts) / 2 else PART,
     )
