@@ -10,7 +10,8 @@ import pytest
 from small_preset import small
 from small_session import small_session
 
-from graphcal.bench.exports import computing_seconds, csv_of_methods, csv_of_runs, latex, publish, write_files
+from graphcal.bench.exports import computing_seconds, csv_of_methods, csv_of_runs, latex, write_files
+from graphcal.bench.publication import publish
 from graphcal.bench.session import Session
 
 

@@ -12,7 +12,7 @@ from small_session import small_session, text_of
 from graphcal.bench.engines import Serial
 from graphcal.bench.records import Record
 from graphcal.bench.session import Session
-from graphcal.bench.tabulation import Entry, Row, _ranks
+from graphcal.bench.tabulation import Entry, Row, ranks_over_graphs
 from graphcal.metrics import ece
 
 
@@ -109,7 +109,7 @@ def test_ranks_are_over_graphs_and_over_methods_that_every_row_has() -> None:
         if number:
             values["some"] = 0.1
         rows.append(Row({"dataset": graph}, {m: entry(v, graph) for m, v in values.items()}))
-    found = _ranks(small(), rows)
+    found = ranks_over_graphs(small(), rows)
     assert found is not None
     assert (found.tasks, found.names) == (5, ("one", "two", "three"))
-    assert _ranks(small(), rows[:4]) is None
+    assert ranks_over_graphs(small(), rows[:4]) is None

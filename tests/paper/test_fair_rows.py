@@ -39,6 +39,8 @@ def test_a_row_that_lacks_one_run_is_not_run(tmp_path: Path) -> None:
     page = tmp_path / "fair.md"
     page.write_text("Computing time: 2 h 05 min of one core. Machine: 2 cores.", encoding="utf-8")
     assert grid_of_fair_rows(RunFiles(tmp_path)).body[0][5].words == "2 h 05 min"
+    page.write_text("Rows: a. Computing time: 9 min of one core.\n\nComputing time: 4 s of one core.", encoding="utf-8")
+    assert grid_of_fair_rows(RunFiles(tmp_path)).body[0][5].words == "9 min + 4 s"
     page.write_text("", encoding="utf-8")
     with pytest.raises(ValueError, match="fair.md does not say its computing time"):
         grid_of_fair_rows(RunFiles(tmp_path))

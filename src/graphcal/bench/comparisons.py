@@ -108,6 +108,13 @@ def best_of(keys: Mapping[str, Sequence[str]], store: Store, metric: str) -> tup
     return best, against(best, keys, store, metric)
 
 
+def marks_of(best: str, others: Mapping[str, Difference]) -> dict[str, str]:
+    """bold: the best, told apart from all; italic: the best and those that are not told apart from it."""
+    if all(d.real for d in others.values()):
+        return {best: "bold"}
+    return dict.fromkeys([best, *(m for m, d in others.items() if not d.real)], "italic")
+
+
 def ranks_of(table: Sequence[Mapping[str, float]], metric: str) -> Ranks | None:
     """Mean ranks over graphs, each a value for every method; None for fewer than three methods or five graphs."""
     if len(table) < FEWEST_GRAPHS or len(table[0]) < 3:

@@ -113,7 +113,7 @@ def seconds_blocks(table: Table, level: int = 1) -> list[Block]:
         cells([*axis_cells(table, row), table.preset.title_of(m), *(f"{entry.seconds(part):.4f}" for part in PARTS)])
         for row in table.rows
         for m, entry in row.entries.items()
-        if entry.records
+        if entry.records and entry.records[0].seconds  # a row from before may have come without its seconds
     ]
     text = "Mean seconds of one core for one run. train: one model of those trained together; search: what was tried, not kept."
     title = Heading(level, f"{table.preset.title}: seconds")

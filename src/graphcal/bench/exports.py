@@ -3,7 +3,7 @@
 NAME.md NAME.html NAME.tex    the table for people
 NAME.csv NAME-runs.csv        one line per method, one line per run
 NAME-bins.csv                 of a figure of reliability: one line per bin, means over runs
-NAME-seconds.csv              of a figure of running time: one line per method
+NAME-seconds.csv              of a figure of running time, and of a table that is published: one line per method
 NAME.svg                      a figure, where there is one to draw
 NAME-seconds.md               how long it took: different every time; all others are the same bytes for the same records
 """
@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import platform
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from graphcal.bench.contents import PARTS, axis_cells, axis_title, seconds_blocks, table_blocks
-from graphcal.bench.costs import clock
-from graphcal.bench.document import Block, Command, Drawing, Heading, html, markdown, paragraph
+from graphcal.bench.document import Drawing, html, markdown
 from graphcal.bench.figures import figure_of, reliability_of
 from graphcal.bench.tabulation import Table
 from graphcal.files import write_atomically
@@ -32,7 +30,7 @@ EXPORTED = (*FIRST, *ADDED)
 
 def write_files(table: Table, folder: Path) -> list[Path]:
     """Write every form of the table into the folder; gives the paths."""
-    name, blocks, drawing = table.preset.name, table_blocks(table), _drawing(table)
+    name, blocks, drawing = table.preset.name, table_blocks(table), drawing_of(table)
     shown = [*blocks[:2], *drawing, *blocks[2:]]  # below title and source
     texts = {
         f"{name}.md": markdown(blocks),
@@ -41,33 +39,13 @@ def write_files(table: Table, folder: Path) -> list[Path]:
         f"{name}.tex": latex(table),
         f"{name}.html": html(table.preset.title, shown),
         f"{name}-seconds.md": markdown(seconds_blocks(table)),
-        **_data_of_figure(table),
+        **data_of_figure(table),
         **{figure.file: figure.svg for figure in drawing},
     }
     return [write_atomically(folder / file, text) for file, text in texts.items()]
 
 
-def publish(table: Table, command: str, folder: Path) -> list[Path]:
-    """The table for people, with the command that makes it, the time it took and the machine's shape."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    versions = next((e.records[0].versions for row in table.rows for e in row.entries.values() if e.records), {})
-    made = (
-        f"Computing time: {clock(computing_seconds(table))} of one core. Machine: {os.cpu_count()} cores, {memory:.0f} GB, "
-        f"{platform.machine()}, no GPU. " + ", ".join(f"{k} {v}" for k, v in versions.items()) + "."
-    )
-    name, (title, *blocks), drawing = table.preset.name, table_blocks(table), _drawing(table)
-    how: list[Block] = [Heading(2, "How it was made"), Command(command), paragraph(made)]
-    texts = {
-        f"{name}.md": markdown([title, *drawing, *blocks, *how, *seconds_blocks(table, level=2)]),
-        f"{name}.csv": csv_of_methods(table),
-        f"{name}-runs.csv": csv_of_runs(table),
-        **_data_of_figure(table),
-        **{figure.file: figure.svg for figure in drawing},
-    }
-    return [write_atomically(folder / file, text) for file, text in texts.items()]
-
-
-def _data_of_figure(table: Table) -> dict[str, str]:
+def data_of_figure(table: Table) -> dict[str, str]:
     """What a figure shows beside the metrics of its runs, so that it can be drawn again from files (`bench.files`)."""
     name, kind = table.preset.name, table.preset.kind
     if kind in ("reliability", "histograms"):
@@ -75,7 +53,7 @@ def _data_of_figure(table: Table) -> dict[str, str]:
     return {f"{name}-seconds.csv": csv_of_seconds(table)} if kind == "runtime" else {}
 
 
-def _drawing(table: Table) -> list[Drawing]:
+def drawing_of(table: Table) -> list[Drawing]:
     """The figure, where there is one."""
     figure = figure_of(table)
     return [] if figure is None else [Drawing(table.preset.title, f"{table.preset.name}.svg", svg(figure))]
@@ -97,7 +75,7 @@ def computing_seconds(table: Table) -> float:
 # --------------------------------------------------------------------------------------------------------- CSV and LaTeX
 
 
-def _csv(header: list[str], body: list[list[Any]]) -> str:
+def csv_text(header: Sequence[str], body: Iterable[Sequence[Any]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows([header, *body])
@@ -127,7 +105,7 @@ def csv_of_methods(table: Table) -> str:
                 [*(row.place[n] for n in names), method, table.preset.title_of(method), len(entry.records), *numbers,
                  *paper, differs, int(entry.best), entry.missing]
             )  # fmt: skip
-    return _csv(header, body)
+    return csv_text(header, body)
 
 
 def csv_of_runs(table: Table) -> str:
@@ -142,7 +120,7 @@ def csv_of_runs(table: Table) -> str:
                 found = [record.result[where].get(m) for where in ("test", "unlabelled") for m in EXPORTED]
                 numbers = ["" if value is None else f"{value:.6f}" for value in found]
                 body.append([*(row.place[n] for n in names), method, split, seed, *numbers, record.result["changed"]])
-    return _csv(header, body)
+    return csv_text(header, body)
 
 
 def csv_of_bins(table: Table) -> str:
@@ -156,7 +134,7 @@ def csv_of_bins(table: Table) -> str:
                 assert rel is not None
                 numbers = [rel.edges[k], rel.edges[k + 1], rel.count[k], rel.conf_sum[k], rel.right_sum[k]]
                 body.append([*(row.place[n] for n in names), method, *(f"{float(x):.6f}" for x in numbers)])
-    return _csv([*names, "method", "low", "high", "nodes", "confidence_sum", "right"], body)
+    return csv_text([*names, "method", "low", "high", "nodes", "confidence_sum", "right"], body)
 
 
 def csv_of_seconds(table: Table) -> str:
@@ -168,7 +146,7 @@ def csv_of_seconds(table: Table) -> str:
         for method, entry in row.entries.items()
         if entry.records
     ]
-    return _csv([*names, "method", *PARTS], body)
+    return csv_text([*names, "method", *PARTS], body)
 
 
 def latex(table: Table) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from graphcal.bench.comparisons import Difference, against, best_of, ranks_of
+from graphcal.bench.comparisons import Difference, against, best_of, marks_of, ranks_of
 from graphcal.bench.expansion import Blank, Slot
 from graphcal.bench.presets import Preset, matches
 from graphcal.bench.records import Record, Store
@@ -93,6 +93,12 @@ def _label_limit(record: Record) -> float:
 class Row:
     place: Mapping[str, Any]  # the values of the axes
     entries: Mapping[str, Entry]  # method -> entry
+    same_nodes: bool = True  # run by run, its methods were measured on the same test nodes: only then are they compared
+
+    @property
+    def runs(self) -> int:
+        """Finished runs of all methods together."""
+        return sum(len(entry.records) for entry in self.entries.values())
 
 
 @dataclass(frozen=True)
@@ -125,13 +131,14 @@ def tabulate(preset: Preset, slots: Sequence[Slot], blanks: Sequence[Blank], sto
     rows = []
     for name, place in places.items():
         entries = {m: _entry(preset, place, m, cells, store, done, failed) for m, cells in keys[name].items()}
-        compared = _compared(preset, entries, store)
-        compared |= {blank.method: _empty(preset, blank) for blank in blanks if str(blank.row) == name}
-        rows.append(Row(place, {m: compared[m] for m in preset.methods if m in compared}))
-    return Table(preset, tuple(rows), _ranks(preset, rows))
+        same_nodes = _on_the_same_nodes(entries)
+        compared = _compared(preset, entries, store) if same_nodes else entries
+        compared |= {blank.method: empty(preset, blank) for blank in blanks if str(blank.row) == name}
+        rows.append(Row(place, {m: compared[m] for m in preset.methods if m in compared}, same_nodes))
+    return Table(preset, tuple(rows), ranks_over_graphs(preset, rows))
 
 
-def _empty(preset: Preset, blank: Blank) -> Entry:
+def empty(preset: Preset, blank: Blank) -> Entry:
     published, remarks = printed(preset, blank.row, blank.method)
     return Entry((), (), 0, published, remarks, blank.reason)
 
@@ -175,11 +182,10 @@ def _first_line(text: str) -> str:
 
 def _complete(entries: Mapping[str, Entry]) -> dict[str, tuple[str, ...]]:
     """Keys of the methods that finished every run: only those are compared."""
-    return {m: entry.keys for m, entry in entries.items() if entry.keys and len(entry.keys) == entry.planned}
+    return {m: entry.keys for m, entry in entries.items() if entry.records and len(entry.records) == entry.planned}
 
 
 def _on_the_same_nodes(entries: Mapping[str, Entry]) -> bool:
-    """Methods are compared, and ranked, when run by run they were measured on the same test nodes."""
     complete = _complete(entries)
     return len({tuple(_split_of(record) for record in entries[m].records) for m in complete}) <= 1
 
@@ -191,8 +197,6 @@ def _split_of(record: Record) -> tuple[str, str, int, int]:
 
 def _compared(preset: Preset, entries: Mapping[str, Entry], store: Store) -> dict[str, Entry]:
     complete = _complete(entries)
-    if not _on_the_same_nodes(entries):
-        return dict(entries)
     if preset.kind == "list" and preset.against in complete and len(complete) > 1:
         found = {metric: against(preset.against, complete, store, metric) for metric in ("ece", "nll")}
         return {
@@ -201,12 +205,20 @@ def _compared(preset: Preset, entries: Mapping[str, Entry], store: Store) -> dic
         }
     if preset.kind != "table" or len(complete) < 2:
         return dict(entries)
-    marks = {
-        metric: _marks(complete, store, metric)
-        for metric in (preset.metric, *preset.beside)
-        if not metric.startswith("all_")  # predictions are kept for test nodes only
-    }
-    own = marks.pop(preset.metric)
+    return with_marks(preset, entries, {metric: best_of(complete, store, metric) for metric in marked_metrics(preset)})
+
+
+def marked_metrics(preset: Preset) -> list[str]:
+    """The table's own and those beside it; predictions are kept for test nodes only."""
+    return [metric for metric in (preset.metric, *preset.beside) if not metric.startswith("all_")]
+
+
+def with_marks(
+    preset: Preset, entries: Mapping[str, Entry], tests: Mapping[str, tuple[str, Mapping[str, Difference]]]
+) -> dict[str, Entry]:
+    """The entries with what the tests say; for each metric the row's best method, and every other one minus it."""
+    marks = {metric: marks_of(best, others) for metric, (best, others) in tests.items()}
+    own = marks.pop(preset.metric, {})
     return {
         m: replace(
             entry,
@@ -218,18 +230,10 @@ def _compared(preset: Preset, entries: Mapping[str, Entry], store: Store) -> dic
     }
 
 
-def _marks(keys: Mapping[str, Sequence[str]], store: Store, metric: str) -> dict[str, str]:
-    """bold: the best, told apart from all; italic: the best and those that are not told apart from it."""
-    best, others = best_of(keys, store, metric)
-    if all(d.real for d in others.values()):
-        return {best: "bold"}
-    return dict.fromkeys([best, *(m for m, d in others.items() if not d.real)], "italic")
-
-
-def _ranks(preset: Preset, rows: Sequence[Row]) -> Ranks | None:
-    """Over graphs, each one task: its rows share test nodes and are averaged. Methods that every row has finished are ranked."""
+def ranks_over_graphs(preset: Preset, rows: Sequence[Row]) -> Ranks | None:
+    """Each graph is one task: its rows share test nodes and are averaged. Methods that every row has finished are ranked."""
     complete = [done for row in rows if (done := _complete(row.entries))]
-    if not complete or not all(_on_the_same_nodes(row.entries) for row in rows):
+    if not complete or not all(row.same_nodes for row in rows):
         return None
     methods = [m for m in complete[0] if all(m in done for done in complete)]
     graphs: dict[str, list[Row]] = {}

@@ -42,7 +42,9 @@ def bench(
     ),
     dry_run: bool = typer.Option(False, metavar="", help="Count the cells and estimate the time; compute nothing."),
     publish: Path = typer.Option(
-        None, metavar="FOLDER", help="Also write the table here, with its command, time and machine."
+        None,
+        metavar="FOLDER",
+        help="Also write the table here, with its command, time and machine. Rows that are there and not here stay.",
     ),
     against: Path = typer.Option(
         Path("results"), metavar="FOLDER", help="With `audit`: the folder of tables to hold the archive against."
@@ -129,21 +131,15 @@ def _status(folder: Path, console: Any) -> None:
 
 def _archive(folder: Path, publish: Path | None, console: Any) -> None:
     from graphcal.bench.archive import write_archive
-    from graphcal.bench.audit import csv_of_tests, plans_of
+    from graphcal.bench.publication import publish_archive
     from graphcal.bench.records import Store
-    from graphcal.files import write_atomically
 
     file = folder / "archive.zip"
     digest = write_archive(folder, file)
     console.print(f"{file}: {file.stat().st_size / 2**20:.1f} MB, SHA-256 {digest}", highlight=False, soft_wrap=True)
-    if publish is None:
-        return
-    plans = plans_of(Store(folder))
-    for plan in plans:
-        if text := csv_of_tests(plan, Store(folder)):
-            write_atomically(publish / f"{plan['preset']}-tests.csv", text)
-    names = " ".join(str(plan["preset"]) for plan in plans)
-    write_atomically(publish / "archives.sha256", f"{digest}  archive.zip  {names}\n")
+    if publish is not None:
+        for path in publish_archive(Store(folder), file, publish):
+            console.print(str(path), highlight=False, markup=False)
 
 
 def _audit(file: Path, against: Path, console: Any) -> None:
@@ -218,12 +214,18 @@ def _run(session: Session, engine: Any, workers: int) -> bool:
 
 
 def _finish(session: Session, publish: Path | None, command: str, console: Any) -> None:
-    from graphcal.bench import exports
+    from graphcal.bench.exports import write_files
+    from graphcal.bench.publication import kept_rows
+    from graphcal.bench.publication import publish as publish_table
 
     table = session.table()
-    written = exports.write_files(table, session.store.folder)
+    written = write_files(table, session.store.folder)
     if publish is not None:
-        written += exports.publish(table, command, publish)
+        kept = kept_rows(table, publish)
+        written += publish_table(table, command, publish)
+        if kept:
+            rows = ", ".join(" ".join(map(str, row.place.values())) for row in kept)
+            console.print(f"Rows of {publish} that stay: {rows}", highlight=False, markup=False, soft_wrap=True)
     for path in written:
         console.print(str(path), highlight=False, markup=False)
     failed = session.failed()
