@@ -67,6 +67,16 @@ def test_the_fair_columns_stand_in_every_table(name: str) -> None:
     assert len({group.training["final_weight_decay"] for group in cells["scar-fit"].groups}) == 4
 
 
+@pytest.mark.parametrize("name", ["fair", "fair-gat", "fair-hetero", "fair-backbones"])
+def test_scar_is_fitted_over_four_decays_in_every_row(name: str) -> None:
+    """That of all layers, and three of the final one."""
+    fitted = [slot for slot in expand(read_preset(name), 1) if slot.method in ("scar-fit", "scar-grid-4")]
+    assert len({str(slot.row) for slot in fitted}) == {"fair": 9, "fair-gat": 9, "fair-hetero": 4}.get(name, 10)
+    for slot in fitted:
+        decays = {group.training["final_weight_decay"] for group in slot.cell.groups}
+        assert decays == {slot.cell.group.training["weight_decay"], 1e-4, 5e-5, 5e-6}, slot.row
+
+
 def test_no_column_of_ours_is_called_scar() -> None:
     for name in preset_titles():
         for method, defined in read_preset(name).methods.items():
