@@ -133,3 +133,11 @@ def test_a_row_that_the_preset_no_longer_has_goes(tmp_path: Path) -> None:
     publish(Session.of(fewer, computed(), "backbone=gcn").table(), "gcn", tmp_path / "results")
     with (tmp_path / "results" / "small-runs.csv").open() as stream:
         assert [line["backbone"] for line in csv.DictReader(stream)] == ["gcn"] * 4 + ["sage"] * 4
+
+
+def test_a_table_with_other_axes_is_refused(tmp_path: Path) -> None:
+    put(part("backbone=gcn"), tmp_path / "results")
+    runs = tmp_path / "results" / "small-runs.csv"
+    runs.write_text(runs.read_text().replace("backbone", "network"))
+    with pytest.raises(ValueError, match=r"small-runs\.csv has no column backbone"):
+        publish(part("backbone=gcn").table(), "gcn", tmp_path / "results")

@@ -26,8 +26,7 @@ def read_table(folder: Path, preset: Preset) -> Table:
     """The table of a preset, as far as its files in the folder go; rows that the preset no longer has are left out."""
     axes = list(preset.axes)
     runs, bins, seconds, tests = (
-        _by_place(read_lines(folder / f"{preset.name}-{part}.csv"), axes)
-        for part in ("runs", "bins", "seconds", "tests")
+        _by_place(folder / f"{preset.name}-{part}.csv", axes) for part in ("runs", "bins", "seconds", "tests")
     )
     rows = []
     for texts, lines in runs.items():
@@ -59,9 +58,11 @@ def place_of(line: Mapping[str, Any], axes: Sequence[str]) -> Place:
     return tuple(str(line[axis]) for axis in axes)
 
 
-def _by_place(lines: Sequence[Line], axes: Sequence[str]) -> dict[Place, list[Line]]:
+def _by_place(path: Path, axes: Sequence[str]) -> dict[Place, list[Line]]:
     found: dict[Place, list[Line]] = {}
-    for line in lines:
+    for line in read_lines(path):
+        if missing := [axis for axis in axes if axis not in line]:
+            raise ValueError(f"{path} has no column {', '.join(missing)}: its rows are not those of this preset")
         found.setdefault(place_of(line, axes), []).append(line)
     return found
 
