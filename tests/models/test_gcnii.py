@@ -1,10 +1,18 @@
 """GCNII against PyG's GCN2Conv."""
 
+import math
+from dataclasses import replace
+
 import pytest
+import torch
 from pyg_weights import first_and_last, model_of, put, same_logits
 from torch_geometric import nn as pyg
 
+from graphcal.engine import dense
+from graphcal.engine.dropout import Dropout
+from graphcal.engine.receptive import full_graph
 from graphcal.models import GCNII
+from graphcal.models.replicas import graph_input
 
 
 @pytest.mark.parametrize("two_weights", [False, True])
@@ -27,3 +35,36 @@ def test_the_convolutions_have_a_decay_of_their_own():
     _, ours = model_of(GCNII(layers=3, conv_weight_decay=0.2))
     assert list(ours.own_weight_decay().values()) == [0.2] * 3
     assert not set(ours.own_weight_decay()) & {*ours.first.parameters(), *ours.head.parameters()}
+
+
+@pytest.mark.parametrize("large", [1, dense.LARGE])
+@pytest.mark.parametrize("p", [0.0, 0.25])
+def test_a_layer_has_the_gradients_of_its_formula(graph, p, large, monkeypatch):
+    """Eq. 5 as it is written, by autograd, with the masks that the model draws; small and large products."""
+    monkeypatch.setattr(dense, "LARGE", large)
+    a, theta = 0.3, 0.7
+    backbone = GCNII(layers=3, alpha=a, theta=theta)
+    _, ours = model_of(backbone)
+    ours.config = replace(ours.config, dropout=p)
+    field, drop = full_graph(graph_input(backbone, graph.x, graph.edge_index, 0.0), ours.depth), Dropout([5], 2)
+    logits = ours(field, drop)
+    weights = torch.randn(logits.shape, generator=torch.Generator().manual_seed(1))
+    found = torch.autograd.grad((logits * weights).sum(), list(ours.parameters()))
+
+    def dropped(h, layer):
+        return drop(h, field.nodes[0], p, layer)
+
+    h0 = (field.project(ours.first.weight, drop) + ours.first.bias).relu()
+    h = dropped(h0, 1)
+    for k, conv in enumerate(ours.convs):
+        s, t = (1 - a) * (field.hops[k] @ h) + a * h0, math.log(theta / (k + 1) + 1)
+        h = dropped(((1 - t) * s + t * s @ conv.weight).relu(), k + 2)
+    assert torch.allclose(ours.head(h), logits, atol=1e-5)
+    expected = torch.autograd.grad((ours.head(h) * weights).sum(), list(ours.parameters()))
+    for mine, theirs in zip(found, expected):
+        assert torch.allclose(mine, theirs, atol=1e-4)
+
+
+def test_a_share_that_leaves_no_graph_is_refused():
+    with pytest.raises(ValueError, match=r"alpha=1 .* choose 0 <= alpha < 1"):
+        GCNII(alpha=1)

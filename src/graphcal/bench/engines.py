@@ -67,7 +67,7 @@ class Serial:
 def _become_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair: it ends the pool
     os.environ.update(ONE_THREAD)
-    _keep_memory()
+    keep_memory()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
 
@@ -79,7 +79,7 @@ def _end_with_the_parent() -> None:
         os._exit(1)
 
 
-def _keep_memory() -> None:
+def keep_memory() -> None:
     """Memory that is freed is kept for the next tensor. glibc gives large pieces back to the system at once; having their pages
     mapped and cleared again takes up to a quarter of an epoch."""
     if not sys.platform.startswith("linux"):

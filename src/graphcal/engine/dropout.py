@@ -87,15 +87,18 @@ class Dropout:
         keys = [hashed_key(seed, self.number, layer) for seed in self.seeds]
         return torch.tensor(keys, dtype=torch.int64, device=device)  # (R,)
 
-    def mask(self, nodes: Tensor, width: int, p: float, layer: int) -> Tensor:
-        """0 where a value is dropped, 1/(1-p) where it is kept."""  # (R, len(nodes), width)
+    def kept(self, nodes: Tensor, width: int, p: float, layer: int) -> Tensor:
+        """0 where a value is dropped, 1 where it is kept."""  # (R, len(nodes), width)
         threshold, words = round(256 * p), -(-width // 8)
         where = (id(nodes), words)
         if where not in self.places:
             self.places[where] = nodes[:, None] * words + torch.arange(words, device=nodes.device)  # (n, words)
         numbers = random_words(self.keys(layer, nodes.device), self.places[where])
-        kept = kept_bytes(numbers, threshold)[..., :width]
-        return kept.float().mul_(kept_scale(p))
+        return kept_bytes(numbers, threshold)[..., :width].float()
+
+    def mask(self, nodes: Tensor, width: int, p: float, layer: int) -> Tensor:
+        """0 where a value is dropped, 1/(1-p) where it is kept."""  # (R, len(nodes), width)
+        return self.kept(nodes, width, p, layer).mul_(kept_scale(p))
 
     def __call__(self, values: Tensor, nodes: Tensor, p: float, layer: int) -> Tensor:
         """Dropout of (R, len(nodes), width) values."""

@@ -9,8 +9,9 @@ GCNII* (`two_weights`) gives A h and h_0 a weight each: h_l = relu((1 - t_l) s_l
 W^(K) = W and h^(K) = h_L: nothing is propagated after the last convolution. The official code decays W_0 and W in one group;
 SCAR's lever must move W alone, so they are two here. The convolutions have a decay of their own (`conv_weight_decay`).
 
-Without the second weight a layer is relu(s_l M_l) with M_l = (1 - t_l) I + t_l W_l: one product does the work of a product and a
-sum. A deep network spends much of its time on passes over its nodes, so a layer makes as few as it can.
+Without the second weight a layer is relu((A drop(h) + a / (1 - a) h_0) M_l) with M_l = (1 - a) ((1 - t_l) I + t_l W_l): one
+product does the work of a product and a sum. A deep network spends much of its time on passes over its nodes, so a layer makes as
+few as it can, and M_l also has the factor 1 / (1 - p) of dropout.
 
 Departures: the convolutions start uniform in +-1/sqrt(out) as in the official code, whatever the training's ``init`` says for the
 two linear layers (whose official law is ``linear``).
@@ -27,6 +28,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
+from graphcal.engine.dense import product
 from graphcal.engine.dropout import Dropout, kept_scale, relu_dropout
 from graphcal.engine.layers import Linear, Linears
 from graphcal.engine.operators import symmetric
@@ -44,6 +46,10 @@ class GCNII:
     conv_weight_decay: float = 0.01  # of W_1 ... W_L, whatever the training's is
     two_weights: bool = False  # GCNII*
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.alpha < 1:
+            raise ValueError(f"GCNII: alpha={self.alpha} is the share of h_0 in every layer; choose 0 <= alpha < 1")
+
     def prepare(self, adjacency: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
         return symmetric(adjacency), x
 
@@ -52,28 +58,25 @@ class GCNII:
 
 
 class _Mixing(torch.autograd.Function):
-    """relu(((1 - a) propagated + start) M) * mask: (R, n, D) -> (R, n, D)
+    """relu((propagated + start) M) * kept, kept 0 or 1: (R, n, D) -> (R, n, D)
 
-    Where the result is positive, the gradient passes times the scale."""
+    Where the result is positive, the gradient passes."""
 
     @staticmethod
-    def forward(
-        ctx: Any, propagated: Tensor, start: Tensor, a: float, mixing: Tensor, mask: Tensor | None, scale: float
-    ) -> Tensor:
-        s = torch.add(start, propagated, alpha=1 - a)
-        out = torch.bmm(s, mixing).relu_()
-        if mask is not None:
-            out.mul_(mask)
+    def forward(ctx: Any, propagated: Tensor, start: Tensor, mixing: Tensor, kept: Tensor | None) -> Tensor:
+        s = propagated + start
+        out = product(s, mixing, relu=True)
+        if kept is not None:
+            out.mul_(kept)
         ctx.save_for_backward(s, mixing, out)
-        ctx.a, ctx.scale = a, 1.0 if mask is None else scale
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         s, mixing, out = ctx.saved_tensors
-        grad = torch.ops.aten.threshold_backward(grad, out, 0).mul_(ctx.scale)
-        to_s = torch.bmm(grad, mixing.transpose(1, 2))
-        return (1 - ctx.a) * to_s, to_s, None, torch.bmm(s.transpose(1, 2), grad), None, None
+        grad = torch.ops.aten.threshold_backward(grad, out, 0)
+        to_s = product(grad, mixing.transpose(1, 2))
+        return to_s, to_s, torch.bmm(s.transpose(1, 2), grad), None
 
 
 class GCNIIReplicas(Replicas):
@@ -97,15 +100,15 @@ class GCNIIReplicas(Replicas):
         return field.select_output(layers(h, h0, field, drop))
 
     def _one_weight(self, h: Tensor, h0: Tensor, field: ReceptiveField, drop: Dropout | None) -> Tensor:
-        a, p = self.backbone.alpha, self.config.dropout
-        start = a * h0
+        a, p = self.backbone.alpha, self.config.dropout if drop is not None else 0.0
+        start, factor = a / (1 - a) * h0, (1 - a) * kept_scale(p)
         one = torch.eye(self.config.hidden_channels, device=h.device)
         for k, conv in enumerate(self.convs):
             start = field.select_self(start, k)
-            mask = drop.mask(field.nodes[k + 1], h.shape[-1], p, layer=k + 2) if drop is not None and p > 0 else None
+            kept = drop.kept(field.nodes[k + 1], h.shape[-1], p, layer=k + 2) if drop is not None and p > 0 else None
             t = self._strength(k)
-            mixing = t * conv.weight + (1 - t) * one
-            h = _Mixing.apply(field.hops[k] @ h, start, a, mixing, mask, kept_scale(p))  # type: ignore[no-untyped-call]
+            mixing = factor * (t * conv.weight + (1 - t) * one)
+            h = _Mixing.apply(field.hops[k] @ h, start, mixing, kept)  # type: ignore[no-untyped-call]
         return h
 
     def _two_weights(self, h: Tensor, h0: Tensor, field: ReceptiveField, drop: Dropout | None) -> Tensor:
