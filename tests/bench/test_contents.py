@@ -8,7 +8,7 @@ import pytest
 from small_preset import small
 from small_session import small_session, text_of
 
-from graphcal.bench.contents import seconds_blocks
+from graphcal.bench.contents import agreement_words, seconds_blocks
 from graphcal.bench.document import Grid, Heading
 from graphcal.bench.session import Session
 
@@ -30,9 +30,11 @@ def test_the_legend_explains_only_what_is_there(session: Session) -> None:
     assert "**Bold**: a paired test" in text
     assert "floor: the ECE expected" in text
     assert "paper: the published value" in text
+    assert agreement_words(session.table()) in text
     plain = text_of(Session.of(small(metric="accuracy", published=[]), session.store.folder).table())
     assert "floor" not in plain
     assert "published value" not in plain
+    assert "equivalent" not in plain
 
 
 def test_ranks_stand_below_the_grid(session: Session) -> None:

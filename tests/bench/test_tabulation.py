@@ -9,10 +9,11 @@ import pytest
 from small_preset import small
 from small_session import small_session, text_of
 
+from graphcal.bench.contents import agreement_words
 from graphcal.bench.engines import Serial
 from graphcal.bench.records import Record
 from graphcal.bench.session import Session
-from graphcal.bench.tabulation import Entry, Row, ranks_over_graphs
+from graphcal.bench.tabulation import Entry, Row, Table, ranks_over_graphs
 from graphcal.metrics import ece
 
 
@@ -44,6 +45,25 @@ def test_published_values_stand_beside_ours_and_are_marked_when_they_differ(sess
     assert "paper 99.00 ± 0.10 ≠" in text
     assert "1. a known error" in text
     assert entries["searched"].published is None
+
+
+def test_agreement_is_counted_by_equivalence_first() -> None:
+    """Ours 3.9 to 4.1. Published far: different. Near: equivalent, though Welch tells them apart. Scattered: open."""
+
+    def entry(published: tuple[float, float] | None) -> Entry:
+        records = tuple(Record({}, {"test": {"ece": v}}, {}, {}) for v in (0.039, 0.040, 0.040, 0.041))
+        return Entry(records, (), 4, published)
+
+    published = {"far": (9.0, 0.1), "near": (4.4, 0.1), "same": (4.0, 0.1), "wide": (4.4, 9.0), "none": None}
+    entries = {name: entry(value) for name, value in published.items()}
+    assert entries["near"].differs("ece")
+    table = Table(small(), (Row({}, entries), Row({}, {"far": entries["far"]})), None)
+    assert table.agreement == {"equivalent": 2, "differs": 2, "open": 1}
+    assert agreement_words(table) == (
+        "Cells with a published value: 5; equivalent to it (two one-sided tests, within 1 point, 5%): 2; "
+        "different (≠, not equivalent): 2; open: 1."
+    )
+    assert agreement_words(Table(small(), (Row({}, {"none": entries["none"]}),), None)) == ""
 
 
 def test_one_published_value_may_stand_beside_every_column(session: Session) -> None:

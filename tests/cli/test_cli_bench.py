@@ -44,6 +44,7 @@ def test_a_run_writes_tables_and_status_reads_them(tmp_path: Path) -> None:
     out = str(tmp_path)
     text = said(SMALL, "--engine", "serial", "--out", out, "--runs", "2", "--publish", str(tmp_path / "results"))
     assert "6 of 6 cells finished, 0 failed." in text
+    assert "Cells with a published value: 2; equivalent to it (two one-sided tests, within 1 point, 5%): " in text
     assert (tmp_path / "small.md").exists()
     assert "small.toml --runs 2" in (tmp_path / "results" / "small.md").read_text()
     assert "small: 6 of 6 cells finished, 0 failed" in said("status", out)

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import graphcal.paper
+from graphcal.bench.contents import agreement_words
 from graphcal.bench.exports import ADDED, EXPORTED, FIRST
+from graphcal.bench.files import read_table
 from graphcal.bench.presets import preset_titles, read_preset
 from graphcal.bench.tabulation import printed
 from graphcal.metrics.names import metric_of
@@ -45,6 +47,15 @@ def test_the_table_for_people_has_the_title_and_the_columns(path: Path) -> None:
     assert text.startswith(f"# {preset.title}\n")
     with path.open(encoding="utf-8") as file:
         assert all(preset.title_of(line["method"]) in text for line in csv.DictReader(file))
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_a_table_beside_published_values_counts_its_agreement(path: Path) -> None:
+    """Every committed page says what its run files give, also one that was made before the count was printed."""
+    preset, text = read_preset(path.stem), path.with_suffix(".md").read_text(encoding="utf-8")
+    words = agreement_words(read_table(RESULTS, preset)) if preset.kind == "table" else ""
+    assert text.count("Cells with a published value:") == bool(words)
+    assert words in text
 
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)

@@ -7,6 +7,7 @@ from graphcal.bench.document import Block, Footnotes, Grid, Heading, Notes, Para
 from graphcal.bench.graph_summary import summary_blocks
 from graphcal.bench.method_list import list_blocks
 from graphcal.bench.tabulation import Entry, Row, Table
+from graphcal.metrics.equivalence import MARGIN
 from graphcal.metrics.names import metric_of
 
 AXIS_TITLES = {"dataset": "graph", "labels_per_class": "labels", "backbone": "backbone"}
@@ -59,7 +60,7 @@ def _beside_blocks(table: Table, metric: str) -> list[Block]:
         body.append(line)
     header = [*map(axis_title, table.axes), *map(table.preset.title_of, table.methods)]
     blocks: list[Block] = [Heading(2, title), Grid(header, body, range(len(table.axes)))]
-    unmarked = paragraph("No marks: predictions are kept for the test nodes only, so nothing can be paired here.")
+    unmarked = paragraph("No marks: predictions are kept for the test nodes only, so there is no test on nodes here.")
     return [*blocks, unmarked] if where == "unlabelled" else blocks
 
 
@@ -74,8 +75,19 @@ def _legend(table: Table) -> Paragraph:
         pieces.append(Text(f" floor: {floor}; excess: what is above it."))
     if any(entry.published for row in table.rows for entry in row.entries.values()):
         differs = "Welch's test tells the two means apart (5%, as many runs on both sides)"
-        pieces.append(Text(f" paper: the published value; ≠: {differs}."))
+        pieces.append(Text(f" paper: the published value; ≠: {differs}. {agreement_words(table)}".rstrip()))
     return Paragraph(tuple(pieces))
+
+
+def agreement_words(table: Table) -> str:
+    """The count of agreement with the published values, cell by cell; empty where nothing can be compared."""
+    count = table.agreement
+    if not count:
+        return ""
+    return (
+        f"Cells with a published value: {count.total()}; equivalent to it (two one-sided tests, within {MARGIN:g} point, "
+        f"{LEVEL:.0%}): {count['equivalent']}; different (≠, not equivalent): {count['differs']}; open: {count['open']}."
+    )
 
 
 def _cell(entry: Entry | None, metric: str, notes: Footnotes) -> Text:

@@ -1,7 +1,7 @@
 """From records to a table: means over runs beside the published values, and what may be concluded from them.
 
 A cell differs from the published one (mark ≠) when Welch's test tells the two means apart; the published one is taken to be of as
-many runs as ours.
+many runs as ours. Agreement is counted by `graphcal.metrics.equivalence`: equivalent within a margin, differs, or open.
 Bold is for the method that a paired test tells apart from every other in its row; italic for those that the test cannot tell
 from the row's best. A cell without numbers says why.
 """
@@ -9,6 +9,7 @@ from the row's best. A cell without numbers says why.
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,7 +18,7 @@ from graphcal.bench.comparisons import Difference, against, best_of, marks_of, r
 from graphcal.bench.expansion import Blank, Slot
 from graphcal.bench.presets import Preset, matches
 from graphcal.bench.records import Record, Store
-from graphcal.metrics.equivalence import LEVEL, Sample, welch
+from graphcal.metrics.equivalence import LEVEL, MARGIN, MeanDifference, Sample, welch
 from graphcal.metrics.names import metric_of
 from graphcal.metrics.ranks import Ranks
 from graphcal.metrics.sample_size import limit_in_bins
@@ -76,12 +77,17 @@ class Entry:
     def seconds(self, part: str) -> float:
         return statistics.fmean(float(record.seconds[part]) for record in self.records)
 
-    def differs(self, metric: str) -> bool:
-        """Told apart from the published mean by Welch's test at 5 %."""
+    def gap(self, metric: str) -> MeanDifference | None:
+        """Ours minus published, where both are there."""
         runs = len(self.records)
         if self.published is None or runs < 2:
-            return False
-        return welch(Sample(self.mean(metric), self.sd(metric), runs), Sample(*self.published, runs)).p < LEVEL
+            return None
+        return welch(Sample(self.mean(metric), self.sd(metric), runs), Sample(*self.published, runs))
+
+    def differs(self, metric: str) -> bool:
+        """Told apart from the published mean by Welch's test at 5 %."""
+        gap = self.gap(metric)
+        return gap is not None and gap.p < LEVEL
 
 
 def _label_limit(record: Record) -> float:
@@ -118,6 +124,12 @@ class Table:
         names = list(self.rows[0].place)
         varying = [n for n in names if len({str(row.place[n]) for row in self.rows}) > 1]
         return varying or names[:1]
+
+    @property
+    def agreement(self) -> Counter[str]:
+        """How many cells are equivalent to the published value beside them, differ from it, or are open."""
+        gaps = (entry.gap(self.preset.metric) for row in self.rows for entry in row.entries.values())
+        return Counter(gap.verdict(MARGIN) for gap in gaps if gap is not None)
 
 
 def tabulate(preset: Preset, slots: Sequence[Slot], blanks: Sequence[Blank], store: Store) -> Table:

@@ -214,6 +214,7 @@ def _run(session: Session, engine: Any, workers: int) -> bool:
 
 
 def _finish(session: Session, publish: Path | None, command: str, console: Any) -> None:
+    from graphcal.bench.contents import agreement_words
     from graphcal.bench.exports import write_files
     from graphcal.bench.publication import kept_rows
     from graphcal.bench.publication import publish as publish_table
@@ -228,6 +229,8 @@ def _finish(session: Session, publish: Path | None, command: str, console: Any) 
             console.print(f"Rows of {publish} that stay: {rows}", highlight=False, markup=False, soft_wrap=True)
     for path in written:
         console.print(str(path), highlight=False, markup=False)
+    if words := agreement_words(table):
+        console.print(words, highlight=False, soft_wrap=True)
     failed = session.failed()
     console.print(f"{session.finished()} of {len(session.cells)} cells finished, {len(failed)} failed.")
     for error in dict.fromkeys(failed.values()):

@@ -19,6 +19,7 @@ import numpy as np
 from scipy import stats
 
 LEVEL = 0.05
+MARGIN = 1.0  # points: what the field argues about is half a point to one point
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,17 @@
-"""Tables whose predictions were not kept: every method against TS, paired over runs, by ECE, NLL and Brier score.
+"""Where predictions were not kept: every method against TS, paired over runs, by ECE, NLL and Brier score.
 
     python -m graphcal.paper.paired_runs            # write results/paired-runs.md and paired-runs.csv
     python -m graphcal.paper.paired_runs --check
 
-Version 0.1 kept one line per run and no log-probabilities, so the paired test on nodes cannot be made for its tables. What a run
-file allows is a test over runs: for each row the differences d_r of a method and TS, run by run,
+Version 0.1 kept one line per run and no log-probabilities, so the paired test on nodes cannot be made for its tables. The fair
+tables keep them for the test nodes; on all unlabelled nodes (``all_``) they too have one line per run. What a run file allows is
+a test over runs: for each row the differences d_r of a method and TS, run by run,
 
     t = mean(d) / (sd(d) / √R),    Student's t with R - 1 degrees of freedom,    Holm over the methods of the row.
 
-It says whether another training would change the sign on *these* test nodes, and nothing of other nodes: it finds far more than
-a test on nodes. Runs with other splits share test nodes, and their p-values are too small still; such tables are marked.
+It says whether another training would change the sign on *these* nodes, and nothing of other nodes: it finds far more than
+a test on nodes. Runs with other splits share test nodes, and their p-values are too small still; such tables are marked. Where
+every unlabelled node is a test node (Chameleon, Squirrel) the fair tables are tested on nodes, and not here.
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ from graphcal.metrics.equivalence import LEVEL
 from graphcal.metrics.names import metric_of
 from graphcal.paper.run_files import Row, RunFiles, write_or_check
 
-TABLES = ("table-gcn", "table-gat", "table-ablation", "table-hetero", "table-backbones", "scar", "gats-protocol")
-METRICS = ("ece", "nll", "brier")
+ON_TEST, ON_ALL = ("ece", "nll", "brier"), ("all_ece", "all_nll", "all_brier")
+OLDER = ("table-gcn", "table-gat", "table-ablation", "table-hetero", "table-backbones", "scar", "gats-protocol")
+TABLES = {**dict.fromkeys(OLDER, ON_TEST), **dict.fromkeys(("fair", "fair-gat", "fair-backbones"), ON_ALL)}
 SAME_RECIPE = "scar-recipe-ts"  # the network of SCAR's recipe with TS: what SCAR is to be held against
 OF_SAME_RECIPE = ("scar-paper", "scar-eq10", "scar-clc", "scar-clc-ts", "scar-nlc", "scar-nlc-fitted", "scar-fitted")
 
@@ -72,10 +75,8 @@ def reference_of(method: str, there: set[str]) -> str:
 
 def compared_in_row(runs: RunFiles, table: str, row: Row) -> Iterator[PairedRuns]:
     there = set(runs.methods(table, row))
-    if "ts" not in there:
-        return
     methods = [m for m in runs.methods(table, row) if m != reference_of(m, there)]
-    for metric in METRICS:
+    for metric in TABLES[table]:
         gaps = {
             m: runs.at(table, row, m, metric) - runs.at(table, row, reference_of(m, there), metric) for m in methods
         }
@@ -84,8 +85,16 @@ def compared_in_row(runs: RunFiles, table: str, row: Row) -> Iterator[PairedRuns
             yield PairedRuns(table, place, metric, m, reference_of(m, there), f"{gap.mean():.6f}", f"{p:.6f}")
 
 
+def rows_of(runs: RunFiles, table: str) -> list[Row]:
+    """The rows with TS; of a fair table, those with unlabelled nodes that are no test nodes."""
+    rows = runs.rows(table, "ts")
+    if TABLES[table] == ON_TEST:
+        return rows
+    return [row for row in rows if (runs.at(table, row, "ts", "all_ece") != runs.at(table, row, "ts", "ece")).any()]
+
+
 def all_tests(runs: RunFiles) -> list[PairedRuns]:
-    return [test for table in TABLES for row in runs.rows(table) for test in compared_in_row(runs, table, row)]
+    return [test for table in TABLES for row in rows_of(runs, table) for test in compared_in_row(runs, table, row)]
 
 
 def csv_of(tests: list[PairedRuns]) -> str:
@@ -99,7 +108,12 @@ def csv_of(tests: list[PairedRuns]) -> str:
 def _counted(tests: list[PairedRuns], metric: str) -> str:
     mean = float(np.mean([float(test.difference) for test in tests]))
     better, worse = sum(test.better for test in tests), sum(test.worse for test in tests)
-    return f"{mean:+.{metric_of(metric).digits}f} ({better} ✓, {worse} ✗)"
+    return f"{mean:+.{metric_of(metric.removeprefix('all_')).digits}f} ({better} ✓, {worse} ✗)"
+
+
+def _title(metric: str) -> str:
+    name = metric.removeprefix("all_")
+    return metric_of(name).title + ("" if name == metric else ", all unlabelled nodes")
 
 
 def page(runs: RunFiles, tests: list[PairedRuns]) -> str:
@@ -108,25 +122,27 @@ def page(runs: RunFiles, tests: list[PairedRuns]) -> str:
         Heading(1, "Paired tests over runs"),
         paragraph(
             "Version 0.1 kept no predictions, so its tables cannot be tested on nodes; the tables that can are in "
-            "archives.sha256, with p-values in NAME-tests.csv. Here each method is held against TS run by run: a paired "
-            "t-test over runs, Holm over the methods of a row. **This test is about trainings, not about nodes**: it says "
-            "whether another seed would change the sign on these test nodes, and finds more than a test on nodes does. "
+            "archives.sha256, with p-values in NAME-tests.csv. These, the fair tables, keep predictions of the test nodes "
+            "only; what they say of all unlabelled nodes is tested here. Each method is held against TS run by run: a "
+            "paired t-test over runs, Holm over the methods of a row. **This test is about trainings, not about nodes**: it "
+            "says whether another seed would change the sign on these nodes, and finds more than a test on nodes does. "
             "Made by `python -m graphcal.paper.paired_runs`; every p-value is in paired-runs.csv."
         ),
     ]
-    for table in TABLES:
+    for table, metrics in TABLES.items():
         mine = [test for test in tests if test.table == table]
         titles = read_preset(table)
-        splits = "; each run has another split, and these overlap" if runs.splits(table) > 1 else ""
+        overlap = runs.splits(table, rows_of(runs, table)) > 1
+        splits = "; each run has another split, and these overlap" if overlap else ""
         blocks.append(Heading(2, table))
         body = []
         for method in dict.fromkeys(test.method for test in mine):
             of = [test for test in mine if test.method == method]
             reference = titles.title_of(of[0].reference)
-            counts = [_counted([test for test in of if test.metric == metric], metric) for metric in METRICS]
+            counts = [_counted([test for test in of if test.metric == metric], metric) for metric in metrics]
             rows = len({test.row for test in of})
             body.append(cells([titles.title_of(method), reference, str(rows), *counts]))
-        header = ["method", "against", "rows", *(metric_of(metric).title for metric in METRICS)]
+        header = ["method", "against", "rows", *map(_title, metrics)]
         blocks += [
             Grid(header, body, (0, 1)),
             paragraph(f"Mean difference (rows better ✓, rows worse ✗, 5 %){splits}."),

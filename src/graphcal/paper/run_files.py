@@ -56,9 +56,10 @@ class RunFiles:
         """The methods of a row, in the order of the file."""
         return [method for place, method in self._table(table) if place == row]
 
-    def splits(self, table: str) -> int:
-        """How many splits its runs have; 1: the same test nodes everywhere."""
-        return max(len({line["split"] for line in lines}) for lines in self._table(table).values())
+    def splits(self, table: str, rows: Sequence[Row]) -> int:
+        """How many splits the runs of these rows have; 1: the same test nodes everywhere."""
+        groups = [lines for (row, _), lines in self._table(table).items() if row in rows]
+        return max(len({line["split"] for line in lines}) for lines in groups)
 
     def at(self, table: str, row: Row, method: str, metric: str) -> np.ndarray:
         """One value per run, in percent where the metric is a share; ``all_ece``: on all unlabelled nodes."""
