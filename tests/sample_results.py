@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from conftest import random_graph
-from graphcal.decisions.rehearsal import rehearsal_sentence, rehearse
+from graphcal.decisions.rehearsal import rehearse
 from graphcal.metrics import evaluate
 from graphcal.reports import verdict
+from graphcal.reports.decision_section import backtest_sentence
 from graphcal.reports.maps import node_map
 
 SCALES = {"none": 0.45, "ts": 1.0, "scar": 0.9, "sharp": 2.2}
@@ -43,12 +44,14 @@ def sample_results() -> dict[str, Any]:
         "backbone": "gcn",
         "training": {"hidden_channels": 64, "final_lr": None},
         "seeds": list(range(SEEDS)),
-        "recommended": {"method": "ts", "reason": "lowest held-out NLL on the validation nodes"},
+        "schema_version": 2,
+        "chosen_method": "scar",
+        "choice": {"reason": "lowest held-out NLL on the validation nodes", "held_out_nll": {}},
         "versions": {"torch": "2.13.0"},
         "nodes": {"train": 100, "val": 300, "test": int(test.sum())},
         "bins": 20,
         "methods": methods,
-        "decision": {"method": "scar", "sentence": rehearsal_sentence("SCAR", methods["scar"]["decision"])},
         "map": {"before": "none", "after": "scar", **node_map(outputs["none"][0], outputs["scar"][0], graph)},
     }
-    return {**record, "verdict": verdict(record)}
+    decision = {"sentence": backtest_sentence(record), "guarantee": False}
+    return {**record, "decision": decision, "verdict": verdict(record)}

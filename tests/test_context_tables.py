@@ -119,3 +119,34 @@ def test_a_node_that_came_after_the_table_has_no_row():
     rows = rows_of(torch.tensor([[1.0], [2.0]]), torch.tensor([1, 5, 0]))
     assert rows[[0, 2], 0].tolist() == [2.0, 1.0]
     assert rows[1].isnan().all()
+
+
+def test_the_node_after_the_last_row_has_no_row():
+    table = torch.tensor([[1.0], [2.0]])
+    assert rows_of(table, torch.tensor([1])).tolist() == [[2.0]]
+    assert rows_of(table, torch.tensor([2])).isnan().all()
+    assert rows_of(table, torch.tensor([], dtype=torch.long)).shape == (0, 1)
+    assert rows_of(table, torch.tensor([1, 0], dtype=torch.int32)).tolist() == [[2.0], [1.0]]
+
+
+@pytest.mark.parametrize(
+    ("n_id", "message"),
+    [
+        ([-1], "n_id must be node numbers from 0; got -1"),
+        ([1, -5], "n_id must be node numbers from 0; got -5"),
+        ([0.0], r"n_id must be node numbers \(n,\), integers; got \(1,\) of torch.float32"),
+        ([True, False], "of torch.bool"),
+        ([[0]], r"got \(1, 1\) of torch.int64"),
+    ],
+)
+def test_what_is_not_a_node_number_is_refused(n_id, message):
+    with pytest.raises(ValueError, match=message):
+        rows_of(torch.tensor([[1.0], [2.0]]), torch.tensor(n_id))
+
+
+def test_a_batch_of_all_nodes_is_no_sample():
+    """``batch_size`` below the number of nodes says that some are there for others."""
+    graph = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
+    for size, sampled in ((1, True), (2, False)):
+        graph.batch_size = size
+        assert is_sampled(graph, {}) == sampled

@@ -9,7 +9,15 @@ from torch_geometric.data import Data
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from conftest import random_graph
-from graphcal.graphs import fingerprint, is_undirected, neighbour_agreement, node_keys, structure
+from graphcal.graphs import (
+    fingerprint,
+    is_undirected,
+    neighbour_agreement,
+    node_keys,
+    recognised_nodes,
+    remembered_nodes,
+    structure,
+)
 
 # 0 - 1 - 2 - 3   4 (isolated); node 0 is in the training set
 PATH = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
@@ -143,3 +151,71 @@ def test_an_edge_that_is_repeated_in_one_direction_has_its_reverse_all_the_same(
     assert is_undirected(torch.cat([edges, edges[:, :1]], 1))
     assert not is_undirected(edges[:, :3])
     assert is_undirected(edges[:, :0])
+
+
+def recognised(then: list[int], train: list[int], now: list[int]) -> tuple[list[int], list[int]]:
+    """Recognised and unclear nodes, for keys of the nodes at the fit, its training nodes, and the keys now."""
+    mask = torch.zeros(len(then), dtype=torch.bool)
+    mask[train] = True
+    masks = recognised_nodes(torch.tensor(now), remembered_nodes(torch.tensor(then), mask))
+    return masks[0].nonzero().flatten().tolist(), masks[1].nonzero().flatten().tolist()
+
+
+def test_a_key_of_training_nodes_alone_is_recognised_anywhere():
+    assert recognised([7, 8, 9, 9], [0, 2, 3], [9, 6, 7, 8, 9]) == ([0, 2, 4], [])
+    assert recognised([7, 8], [0], [1, 2, 3]) == ([], [])
+
+
+def test_a_shared_key_is_decided_by_numbers_where_all_stand_as_they_stood():
+    then, train = [7, 8, 8, 9], [0, 1]
+    assert recognised(then, train, then) == ([0, 1], [])
+    assert recognised(then, train, [*then, 8, 5]) == ([0, 1], [])  # later nodes, one of the same content
+    assert recognised(then, train, [6, 8, 8, 9]) == ([1], [])  # node 0 has changed: it is like any other
+    assert recognised(then, train, [8, 8, 7, 9]) == ([2], [0, 1])  # another order
+    assert recognised(then, train, [8, 9]) == ([], [0])  # a part
+
+
+def test_more_nodes_with_the_key_of_a_training_node_than_there_were_are_told_apart_by_number():
+    assert recognised([7, 8], [0], [7, 8, 7]) == ([0], [])
+    assert recognised([7, 8], [0], [8, 7, 7]) == ([], [1, 2])
+
+
+def test_keys_without_numbers_are_recognised_unless_shared():
+    """Files of 0.2 before numbers were kept."""
+    keys = torch.tensor([5, 7])
+    assert recognised_nodes(torch.tensor([7, 6, 5]), keys)[0].tolist() == [True, False, True]
+    masks = recognised_nodes(torch.tensor([7, 7, 5]), keys)
+    assert masks[0].tolist() == [False, False, True]
+    assert masks[1].tolist() == [True, True, False]
+
+
+def test_tensors_made_in_inference_mode_are_noticed_when_they_change():
+    with torch.inference_mode():
+        data = path()
+        data.edge_index, data.train_mask, x = data.edge_index.clone(), data.train_mask.clone(), torch.eye(5)
+        facts = structure(data)
+        assert structure(data) is facts
+        data.train_mask[3] = True
+        assert structure(data).hops.tolist() == [0, 1, 1, 0, -1]
+        data.edge_index[:, 4:] = 0
+        assert structure(data).degree.tolist() == [1, 2, 1, 0, 0]
+        data.x = x
+        keys = node_keys(data)
+        x[0] = 2
+        assert not torch.equal(node_keys(data), keys)
+
+
+def test_facts_computed_in_inference_mode_are_not_used_for_gradients():
+    data = path()
+    with torch.inference_mode():
+        assert structure(data).adjacency.is_inference()
+    values = torch.randn(5, 2, requires_grad=True)
+    (structure(data).adjacency @ values).sum().backward()
+    assert values.grad.isfinite().all()
+
+
+def test_sums_over_neighbours_are_in_single_precision_under_autocast():
+    values = torch.randn(5, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        total = structure(path()).neighbour_sum(values)
+    assert torch.equal(total, structure(path()).neighbour_sum(values))

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch_geometric.data import Data
 
 from graphcal import Outputs, restore
-from graphcal.graphs import structure
+from graphcal.graphs import node_keys, recognised_nodes, structure
 
 SAVED = Path(__file__).parent / "saved"
 FILES = sorted(SAVED.glob("format-*/*.safetensors"))
@@ -40,6 +40,17 @@ def test_training_nodes_kept_by_number_are_forgotten(out):
     restored = restore(SAVED / "format-2" / "scar.safetensors")
     assert len(restored.train_keys) == 0
     assert structure(out.graph).train_mask.any()  # the call's own mask still counts
+
+
+def test_training_nodes_kept_by_key_alone_are_recognised(out):
+    """Files of format 3 hold the key of each training node, later ones its number as well."""
+    restored = restore(SAVED / "format-3" / "scar.safetensors")
+    keys = node_keys(out.graph)
+    assert restored.train_keys.dim() == 1
+    train = out.graph.train_mask
+    recognised, unclear = recognised_nodes(keys, restored.train_keys)
+    assert torch.equal(recognised, train)
+    assert not unclear.any()
 
 
 def test_a_damaged_older_header_is_refused(tmp_path):

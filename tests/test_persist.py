@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import struct
+import warnings
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 from torch_geometric.data import Data
@@ -16,8 +18,11 @@ import graphcal
 from conftest import random_graph
 from graphcal import CalibratedModel, observe, persist
 from graphcal.core import Calibration, Outputs
+from graphcal.decisions.watching import watch
 from graphcal.graphs import fingerprint
 from graphcal.methods import CALIBRATORS, SCAR, TemperatureScaling
+from graphcal.methods.scar import fit_pull
+from graphcal.metrics import reference_summary
 from graphcal.persist import installed_versions
 
 
@@ -274,6 +279,194 @@ def test_a_model_ships_with_its_calibration_in_one_file(graph, tmp_path):
     alone = persist.save(calibrate, tmp_path / "scar.safetensors")
     with pytest.raises(ValueError, match="a calibration without a model"):
         persist.restore(alone, model=Net())
+
+
+class Sampled(Net):
+    def forward(self, x, edge_index):
+        return super().forward(x, edge_index)["logits"]
+
+
+@pytest.mark.parametrize("name", ["ts", "scar", "graph-scaling", "graph-scaling-keep", "rbs"])
+def test_a_table_of_context_ships_with_its_model(name, graph, tmp_path):
+    """A sampled batch gets the same from the restored model, nodes that are newer than the table included."""
+    torch.manual_seed(0)
+    model = Sampled()
+    out = observe(model, graph)
+    calibrate = CALIBRATORS[name]().fit(out, on=graph.val_mask)
+    calibrated = CalibratedModel(model, calibrate, context=calibrate.context(out)[:100])
+    restored = persist.restore(persist.save(calibrated, tmp_path / "model.safetensors"), model=Sampled())
+    ids = torch.randperm(150)[:60]
+    inside = torch.zeros(150, dtype=torch.bool).index_fill_(0, ids, True)
+    batch = graph.subgraph(inside)
+    n_id = inside.nonzero().flatten()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        said = restored(batch.x, batch.edge_index, n_id=n_id)
+        assert torch.equal(said, calibrated(batch.x, batch.edge_index, n_id=n_id))
+    if name not in ("ts", "rbs"):  # they say the same of every node here
+        blank = torch.full_like(calibrate.context(out)[n_id], torch.nan)
+        assert not torch.allclose(said, calibrate.from_context(model(batch.x, batch.edge_index), blank), atol=1e-3)
+
+
+def test_the_training_nodes_that_were_named_ship_with_the_model(graph, tmp_path):
+    torch.manual_seed(0)
+    model, other = Sampled(), random_graph(seed=7)
+    calibrate = fit_pull(observe(model, graph), graph.val_mask, 0.03, 0.2)
+    for mask in (other.train_mask, other.train_mask.nonzero().flatten(), other.train_mask.numpy()):
+        calibrated = CalibratedModel(model, calibrate, train_mask=mask)
+        restored = persist.restore(persist.save(calibrated, tmp_path / "model.safetensors"), model=Sampled())
+        assert torch.equal(restored(other.x, other.edge_index), calibrated(other.x, other.edge_index))
+
+
+@pytest.mark.parametrize("given", [{"pick": lambda output: output}, {"as_graph": lambda x, edge_index: None}])
+def test_functions_of_a_calibrated_model_cannot_be_saved(given, fitted, tmp_path):
+    with pytest.raises(ValueError, match=f"{next(iter(given))}= of the CalibratedModel is a function"):
+        persist.save(CalibratedModel(Sampled(), fitted, **given), tmp_path / "model.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+def resaved(path, change=None, **tensors) -> None:
+    """The file with another header and more tensors, its checksum right."""
+    with safe_open(path, framework="pt") as file:
+        metadata, state = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if change is not None:
+        metadata["graphcal"] = json.dumps({**json.loads(metadata["graphcal"]), **change})
+    state |= {name.replace("__", ":"): tensor for name, tensor in tensors.items()}
+    metadata["sha256"] = persist.checksum(metadata, state)
+    save_file(state, path, metadata=metadata)
+
+
+def test_a_served_model_in_a_damaged_file_is_refused(graph, tmp_path):
+    torch.manual_seed(0)
+    calibrate = SCAR().fit(observe(Sampled(), graph), on=graph.val_mask)
+    path = tmp_path / "model.safetensors"
+    for tensors, message in (
+        ({"served__context": torch.zeros(150, 2)}, "context has 2 columns, but CentroidPull reads 1"),
+        ({"served__context": torch.zeros(150, 1, dtype=torch.long)}, "context must be the table"),
+        ({"served__other": torch.zeros(1)}, "a CalibratedModel with other"),
+    ):
+        persist.save(CalibratedModel(Sampled(), calibrate), path)
+        resaved(path, **tensors)
+        with pytest.raises(ValueError, match=f"model.safetensors is damaged: {message}"):
+            persist.restore(path, model=Sampled())
+    for said in (5, [], "Net", {"class": ["Net"]}, {"class": "Net", "pick": {}}, {"class": "Net", "node_type": 1.5}):
+        persist.save(CalibratedModel(Sampled(), calibrate), path)
+        resaved(path, {"model": said})
+        with pytest.raises(ValueError, match=r"model.safetensors has a damaged graphcal header: no valid 'model'"):
+            persist.restore(path, model=Sampled())
+    persist.save(calibrate, path)
+    resaved(path, served__context=torch.zeros(150, 1))
+    with pytest.raises(ValueError, match="holds tensors that the header does not announce: served:context"):
+        persist.restore(path)
+    for keys in (torch.zeros(4), torch.zeros(4, 2, dtype=torch.long), torch.tensor(3)):
+        resaved(persist.save(calibrate, path), train_keys=keys)
+        with pytest.raises(ValueError, match=r"a CentroidPull whose train_keys are .*, not \(n, 3\) of torch.int64"):
+            persist.restore(path)
+
+
+WRONG = (
+    None,
+    True,
+    -1,
+    0,
+    1.5,
+    10**400,
+    float("nan"),
+    "3",
+    "",
+    [],
+    [[1]],
+    [1],
+    [2, 2],
+    [1] * 20,
+    [-1] * 20,
+    {},
+    {"a": 1},
+)
+
+
+@pytest.mark.parametrize("key", persist.FITTED_ON)
+def test_what_a_file_says_of_its_fit_has_the_right_types(key, fitted, tmp_path):
+    path = tmp_path / "c.safetensors"
+    for value in WRONG:
+        persist.save(fitted, path)
+        resaved(path, {"fitted_on": {**fitted.fitted_on, key: value}})
+        try:
+            persist.restore(path)
+        except ValueError as error:
+            assert str(error).startswith(f"{path} has a damaged graphcal header: no valid {key!r} in 'fitted_on'")  # noqa: PT017
+        else:
+            assert isinstance(value, persist.FITTED_ON[key])
+
+
+PAIR = Data(edge_index=torch.tensor([[0], [1]]), num_nodes=3)
+REFERENCE = {
+    **reference_summary(torch.tensor([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]]).log(), PAIR),
+    "promise": {"threshold": 0.8, "max_error": 0.05, "certainty": 0.95},
+}
+
+
+def with_reference(path, fitted, reference):
+    """A file with this reference, its checksum right."""
+    persist.save(fitted, path)
+    with safe_open(path, framework="pt") as file:
+        metadata, state = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    metadata["reference"] = reference if isinstance(reference, str) else json.dumps(reference)
+    metadata["sha256"] = persist.checksum(metadata, state)
+    save_file(state, path, metadata=metadata)
+    return path
+
+
+def test_a_reference_comes_back_and_its_file_is_checked(fitted, tmp_path):
+    path = persist.save(fitted, tmp_path / "c.safetensors", REFERENCE)
+    assert persist.read_reference(path) == REFERENCE
+    content = path.read_bytes()
+    for place in (content.index(b"confidence") + 22, len(content) - 1):  # a digit of a count; a tensor
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"c\.safetensors is (damaged|not a readable)"):
+            persist.read_reference(path)
+    persist.save(fitted, path)
+    with pytest.raises(ValueError, match="does not say what its predictions looked like"):
+        persist.read_reference(path)
+    with pytest.raises(ValueError, match="no saved calibration at"):
+        persist.read_reference(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("reference", ["{", "[" * 100_000, "[]", "3", '"x"', "true", "{}"])
+def test_a_reference_that_is_none_is_refused(reference, fitted, tmp_path):
+    path = with_reference(tmp_path / "c.safetensors", fitted, reference)
+    with pytest.raises(ValueError, match=r"c\.safetensors is damaged: (in )?its reference"):
+        persist.read_reference(path)
+
+
+FIELDS = [*REFERENCE, *(f"{part}.{name}" for part in ("promise", "sample") for name in REFERENCE[part])]
+SOUND = [("promise", None), ("sample", None), ("promise.threshold", 0), ("promise.certainty", 0)]
+SOUND += [("sample.degree", True), ("sample.classes", [1])]  # as it was
+
+
+@pytest.mark.parametrize("key", FIELDS)
+def test_every_field_of_a_reference_is_checked(key, fitted, tmp_path):
+    """What is not refused can be watched with."""
+    path, log_probs = tmp_path / "c.safetensors", torch.tensor([[0.9, 0.1], [0.4, 0.6]]).log()
+    outer, _, inner = key.partition(".")
+    for value in WRONG:
+        changed = {**REFERENCE, outer: {**REFERENCE[outer], inner: value} if inner else value}
+        try:
+            reference = persist.read_reference(with_reference(path, fitted, changed))
+        except ValueError as error:
+            assert str(error).startswith(f"{path} is damaged: in its reference, ")  # noqa: PT017
+            assert outer in str(error)  # noqa: PT017
+        else:
+            assert any((key, value) == sound for sound in SOUND)
+            watch(reference, log_probs)
+    with_reference(path, fitted, {name: value for name, value in REFERENCE.items() if name != key})
+    if key in ("nodes", "confidence", "predicted", "prior"):
+        with pytest.raises(ValueError, match=f"in its reference, {key} must"):
+            persist.read_reference(path)
+    else:
+        watch(persist.read_reference(path), log_probs)
 
 
 def test_versions_are_those_of_the_packages_in_use() -> None:

@@ -1,9 +1,15 @@
 """The main job: on one's own graph, blind to test labels."""
 
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
 import torch
 
 import graphcal
+import graphcal.reports
 from conftest import random_graph
+from graphcal.metrics import reference_summary
+from graphcal.training import published
 
 
 def test_run_on_ones_own_graph_and_test_labels_never_choose():
@@ -18,5 +24,53 @@ def test_run_on_ones_own_graph_and_test_labels_never_choose():
         assert one["fitted"] == two["fitted"]
         assert one["ece_floor"] == two["ece_floor"]  # the confidences are the same
         assert one["accuracy"] != two["accuracy"]
-    assert results.record["recommended"] == again.record["recommended"]
+    assert results.record["choice"] == again.record["choice"]
+    assert results.chosen_method == again.chosen_method
     assert results.verdict in results._repr_html_()
+
+
+def promise_in(reference):
+    return {"promise": reference["promise"]} if "promise" in reference else {}
+
+
+def calibrated_probabilities(path):
+    table = pq.read_table(path)
+    names = [name for name in table.column_names if name.startswith("calibrated_") and name[-1].isdigit()]
+    return torch.tensor(np.stack([table[name].to_numpy() for name in names], 1))
+
+
+@pytest.mark.parametrize(
+    "calibrators", [["ts", "graph-scaling"], ["graph-scaling", "ts"], ["ts", "graph-scaling", "isotonic"], ["ts"]]
+)
+def test_everything_saved_and_shown_is_of_the_chosen_method(calibrators, tmp_path):
+    graph, training = random_graph(nodes=600, train=60, val=200), graphcal.Training(epochs=20, hidden_channels=8)
+    results = graphcal.run(graph, calibrators=calibrators, seeds=[0], training=training)
+    chosen = results.chosen_method
+    assert chosen == ("ts" if len(calibrators) == 1 else "graph-scaling")
+    results.save(tmp_path)
+    restored = graphcal.restore(tmp_path / "calibrator.safetensors")
+    recipe = graphcal.CALIBRATORS[chosen]()
+    settings = published("cagcn", "gcn", None, 20)
+    out = graphcal.train(graph, settings.backbone, training, [0])[0].outputs
+    assert type(restored) is type(recipe.fit(out, on=graph.val_mask))
+    expected = restored(out).exp().double()
+    assert torch.allclose(calibrated_probabilities(tmp_path / "calibrated.parquet").double(), expected, atol=1e-6)
+
+    record, title = results.record, results.record["methods"][chosen]["title"]
+    assert record["map"]["after"] == chosen
+    assert title in results.verdict
+    assert title in results.decision
+    assert results.choice.startswith(f"Chosen method: {chosen},")
+    card = graphcal.reports.model_card(record)
+    assert f"# gcn on your graph, {title}" in card
+    assert results.decision in card
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    decider = page[page.index('id="decider"') : page.index("</select>")]
+    assert f'value="{chosen}" selected' in decider
+    assert results.reference == {**reference_summary(restored(out)[~graph.train_mask]), **promise_in(results.reference)}
+
+
+def test_none_does_not_count_as_a_calibrator_to_choose_from():
+    graph, training = random_graph(nodes=300, train=60, val=100), graphcal.Training(epochs=5, hidden_channels=8)
+    results = graphcal.run(graph, calibrators=["none", "histogram"], seeds=[0], training=training)
+    assert results.chosen_method == "histogram"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 
 import pytest
@@ -13,9 +14,11 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
 from torch_geometric.nn.models import GCN
 
+import graphcal as gc
 from conftest import random_graph
-from graphcal import CALIBRATORS, SCAR, CalibratedModel, TemperatureScaling, observe
+from graphcal import CALIBRATORS, SCAR, CalibratedModel, Outputs, TemperatureScaling, observe
 from graphcal.methods.scar import fit_pull
+from graphcal.training import NeighborSampler
 
 ALPHA, BETA = 0.03, 0.2
 GRAPH = random_graph()
@@ -228,3 +231,281 @@ def test_nothing_is_said_on_stderr_in_ordinary_use():
 def test_what_knowing_the_training_set_is_worth_is_reported():
     calibrate = SHIPPED["scar"].calibration
     assert isinstance(calibrate.fitted_on["worth_of_training_set"], float)
+
+
+# --------------------------------------------------------------------------------------------------------- training nodes
+
+
+def with_twins() -> tuple[Data, int, int]:
+    """GRAPH with a node outside the training set that has the features and neighbours of a training node: both numbers."""
+    graph = GRAPH.clone()
+    source, target = graph.edge_index
+    degree = torch.bincount(source, minlength=150)
+    trained = int((graph.train_mask & (degree > 2)).nonzero()[0])
+    twin = int((graph.test_mask & (degree > 0)).nonzero()[0])
+    around = target[(source == trained) & (target != twin)]
+    keep = ((source != twin) & (target != twin)).nonzero().flatten()
+    pairs = torch.stack([torch.full_like(around, twin), around])
+    graph.edge_index = torch.cat([graph.edge_index[:, keep], pairs, pairs.flip(0)], 1)
+    graph.x[twin] = graph.x[trained]
+    return graph, trained, twin
+
+
+RECIPES = {
+    "scar": SCAR(ALPHA, BETA),
+    "graph-scaling": gc.GraphScaling(),
+    "labelled": gc.GraphScaling(labelled_neighbours=True),
+    "gats": CALIBRATORS["gats"](epochs=2),
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_training_node_that_shares_its_content_with_another_node_is_recognised_by_its_number(name):
+    graph, trained, _ = with_twins()
+    out = observe(MODEL, graph)
+    calibrate = RECIPES[name].fit(out, on=graph.val_mask)
+    served = CalibratedModel(MODEL, calibrate)
+    blind = Data(x=graph.x, edge_index=graph.edge_index, train_mask=graph.train_mask.clone())
+    blind.train_mask[trained] = False
+    changed = (calibrate(observe(MODEL, blind)) - calibrate(out)).abs().amax(-1)
+    assert float(changed.max()) > 1e-5  # it matters
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.testing.assert_close(served(graph.x, graph.edge_index), calibrate(out), atol=1e-6, rtol=0)
+        longer = served(torch.cat([graph.x, graph.x[trained : trained + 1]]), graph.edge_index)[:-1]
+    if name != "labelled":  # labels are used on the graph of the fit alone
+        torch.testing.assert_close(longer, calibrate(out), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["scar", "graph-scaling"])
+def test_a_shared_content_in_another_order_is_said_to_be_unclear_and_taken_for_new(name):
+    graph, trained, twin = with_twins()
+    calibrate = RECIPES[name].fit(observe(MODEL, graph), on=graph.val_mask)
+    order = torch.arange(150).roll(1)
+    order[[order.tolist().index(twin), trained]] = order[[trained, order.tolist().index(twin)]]
+    assert int(order[trained]) == twin  # where the training node stood
+    place = order.argsort()
+    moved = Data(x=graph.x[order], edge_index=place[graph.edge_index], train_mask=graph.train_mask[order])
+    with pytest.warns(UserWarning, match="2 nodes have the features and neighbours of a training node") as told:
+        served = CalibratedModel(MODEL, calibrate)(moved.x, moved.edge_index)
+    assert told[0].filename == __file__
+    moved.train_mask[place[trained]] = False
+    torch.testing.assert_close(served, calibrate(observe(MODEL, moved)), atol=1e-6, rtol=0)
+
+
+def test_a_later_copy_of_a_training_node_is_not_taken_for_one():
+    """Beside it, with the same features; neither has neighbours."""
+    graph = random_graph()
+    graph.train_mask[149] = True  # the isolated node
+    graph.test_mask[149] = False
+    calibrate = fit_pull(observe(MODEL, graph), graph.val_mask, ALPHA, BETA)
+    x = torch.cat([graph.x, graph.x[149:]])
+    later = Data(x=x, edge_index=graph.edge_index, train_mask=torch.cat([graph.train_mask, torch.tensor([False])]))
+    served = CalibratedModel(MODEL, calibrate)(x, graph.edge_index)
+    torch.testing.assert_close(served, calibrate(observe(MODEL, later)), atol=1e-6, rtol=0)
+    assert not torch.allclose(served[149], served[150], atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["citeseer", "cora", "pubmed"])
+def test_a_served_benchmark_graph_gets_what_the_calibration_says(name, shared_data):
+    """Citeseer has nodes that share features and neighbours with a training node."""
+    data = gc.load(name)
+    (run,) = gc.train(data, training=gc.Training(epochs=20), seeds=1)
+    for recipe in (gc.GraphScaling(), SCAR()):
+        calibrate = recipe.fit(run.outputs, on=data.val_mask)
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            served = CalibratedModel(run.model, calibrate)(data.x, data.edge_index)
+        assert float((served.exp() - calibrate(run.outputs).exp()).abs().max()) <= 1e-6
+
+
+def test_a_graph_of_equal_size_without_a_known_node_is_told():
+    calibrated = SHIPPED["scar"]
+    with pytest.warns(UserWarning, match="none of these 150 nodes, as many as in the fit, is recognised") as told:
+        calibrated(GRAPH.x * (1 + 1e-6), GRAPH.edge_index)
+    assert told[0].filename == __file__
+    with pytest.warns(UserWarning, match=r"these are in torch\.float64, and no node is recognised"):
+        CalibratedModel(gcn().double(), calibrated.calibration)(GRAPH.x.double() * 1.01, GRAPH.edge_index)
+    other = random_graph(nodes=151, seed=7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        calibrated(other.x, other.edge_index)
+        CalibratedModel(MODEL, calibrated.calibration, train_mask=GRAPH.train_mask)(GRAPH.x * 2, GRAPH.edge_index)
+
+
+def test_the_train_mask_of_the_call_wins_over_that_of_the_constructor():
+    class OfData(nn.Module):
+        def forward(self, data):
+            return MODEL(data.x, data.edge_index)
+
+    calibrate = fit_pull(observe(MODEL, GRAPH), GRAPH.val_mask, ALPHA, BETA)
+    other = random_graph(seed=7)
+    served = CalibratedModel(OfData(), calibrate, train_mask=GRAPH.train_mask)
+    torch.testing.assert_close(served(other), calibrate(observe(MODEL, other)), atol=1e-6, rtol=1e-5)
+    unmarked = Data(x=other.x, edge_index=other.edge_index)
+    told = calibrate(observe(MODEL, Data(x=other.x, edge_index=other.edge_index, train_mask=GRAPH.train_mask)))
+    torch.testing.assert_close(served(unmarked), told, atol=1e-6, rtol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------------ cut neighbourhoods
+
+
+def test_the_first_numbers_of_n_id_are_those_of_the_rows_that_are_returned():
+    model = Seeds()
+    out = observe(model, GRAPH)
+    calibrate = SCAR(ALPHA, BETA).fit(out, GRAPH.val_mask)
+    order = torch.arange(150).flip(0)
+    place = order.argsort()
+    served = CalibratedModel(model, calibrate, context=calibrate.context(out))
+    said = served(GRAPH.x[order], place[GRAPH.edge_index], batch_size=20, n_id=order)
+    torch.testing.assert_close(said, calibrate(out)[order[:20]], atol=1e-5, rtol=1e-5)
+    with pytest.raises(ValueError, match="n_id names 19 nodes, but the model returned 20 rows"):
+        served(GRAPH.x, GRAPH.edge_index, batch_size=20, n_id=torch.arange(19))
+
+
+def test_rows_that_reach_the_last_node_with_an_edge_are_all_rows():
+    """Without features the edges alone say how many nodes there are."""
+
+    class Table(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.logits = nn.Parameter(observe(MODEL, GRAPH).logits.clone())
+
+        def forward(self, edge_index, rows):
+            return self.logits[:rows]
+
+    calibrate = fit_pull(observe(MODEL, GRAPH), GRAPH.val_mask, ALPHA, BETA)
+    served = CalibratedModel(Table(), calibrate)
+    last = int(GRAPH.edge_index.max())
+    with pytest.warns(UserWarning, match="neighbours are missing in this call"):
+        served(GRAPH.edge_index, last)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="neighbours are missing")
+        assert len(served(GRAPH.edge_index, last + 1)) == last + 1
+
+
+def test_a_table_of_another_calibration_is_refused():
+    calibrate = SHIPPED["scar"].calibration
+    with pytest.raises(ValueError, match="context has 3 columns, but CentroidPull reads 1"):
+        CalibratedModel(MODEL, calibrate, context=torch.zeros(150, 3))
+    with pytest.raises(ValueError, match=r"context must be the table \(N, K\) .*; got \(150,\) of torch.float32"):
+        CalibratedModel(MODEL, calibrate, context=torch.zeros(150))
+
+
+# ------------------------------------------------------------------------------------------------------- modes of torch
+
+
+class Normalised(nn.Module):
+    """Ends in log_softmax of what a linear layer gives, which is in half precision under autocast."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = GCNConv(10, 8), nn.Linear(8, 4)
+
+    def logits(self, x, edge_index):
+        return self.last(self.first(x, edge_index).relu())
+
+    def forward(self, x, edge_index):
+        return self.logits(x, edge_index).log_softmax(-1)
+
+
+SERVED = {**SHIPPED, "gats": CalibratedModel(MODEL, RECIPES["gats"].fit(observe(MODEL, GRAPH), on=GRAPH.val_mask))}
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_inference_mode_changes_nothing(name):
+    with torch.no_grad():
+        plain = SERVED[name](GRAPH.x, GRAPH.edge_index)
+    with torch.inference_mode():
+        assert torch.equal(SERVED[name](GRAPH.x, GRAPH.edge_index), plain)
+        x, edges = GRAPH.x.clone(), GRAPH.edge_index.clone()
+        assert x.is_inference()
+        assert torch.equal(SERVED[name](x, edges), plain)
+    with torch.no_grad():
+        assert torch.equal(SERVED[name](x, edges), plain)
+
+
+@pytest.mark.parametrize("ending", [gcn, Normalised])
+@pytest.mark.parametrize("name", SERVED)
+def test_under_autocast_the_calibration_computes_in_single_precision(name, ending):
+    model = ending().eval()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        logits = (model.logits if ending is Normalised else model)(GRAPH.x, GRAPH.edge_index)
+        served = CalibratedModel(model, SERVED[name].calibration)(GRAPH.x, GRAPH.edge_index)
+        said = SERVED[name].calibration(Outputs(logits, GRAPH))
+    told = SERVED[name].calibration(Outputs(logits, GRAPH))
+    assert ending is gcn or logits.dtype == torch.bfloat16
+    assert served.dtype == torch.float32
+    torch.testing.assert_close(served, told, atol=1e-6, rtol=0)
+    assert torch.equal(said, told)
+
+
+def test_a_map_of_the_logits_alone_computes_in_single_precision_under_autocast():
+    calibrate = CALIBRATORS["ms"]().fit(observe(MODEL, GRAPH), on=GRAPH.val_mask)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        logits = MODEL(GRAPH.x, GRAPH.edge_index)
+        served = CalibratedModel(MODEL, calibrate)(GRAPH.x, GRAPH.edge_index)
+    torch.testing.assert_close(served, calibrate(Outputs(logits, GRAPH)), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_a_trainer_predicts_by_batches(autocast):
+    """As Lightning's ``Trainer.predict`` does: a loader, inference mode, and autocast where a precision is set."""
+    data = gc.synthetic(500, seed=0)
+    (run,) = gc.train(data, "sage", gc.Training(epochs=5), seeds=1)
+    calibrate = gc.GraphScaling().fit(run.outputs, on=data.val_mask)
+
+    class Module(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.served = CalibratedModel(run.model, calibrate, context=calibrate.context(run.outputs))
+
+        def predict_step(self, batch):
+            return self.served(batch.x, batch.edge_index, n_id=batch.n_id)[: batch.batch_size]
+
+    module, predictions = Module().eval(), torch.empty(500, data.num_classes)
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        for batch in NeighborSampler(data, (-1, -1), 100):
+            predictions[batch.n_id[: batch.batch_size]] = module.predict_step(batch)
+    assert predictions.isfinite().all()
+    if not autocast:
+        torch.testing.assert_close(predictions, calibrate(run.outputs), atol=1e-4, rtol=1e-3)
+
+
+def test_a_model_left_in_training_mode_answers_without_dropout_in_every_thread():
+    """The second call is in the model when the first one leaves it."""
+    entered, first_is_done = threading.Event(), threading.Event()
+
+    class Slow(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = gcn(dropout=0.9)
+
+        def forward(self, x, edge_index, wait=False):
+            if wait:
+                entered.set()
+                assert first_is_done.wait(10)
+            else:
+                assert entered.wait(10)
+            return self.inner(x, edge_index)
+
+    model = Slow()
+    served = CalibratedModel(model, TemperatureScaling().fit(observe(gcn(), GRAPH), on=GRAPH.val_mask))
+    plain = CalibratedModel(gcn(), served.calibration)(GRAPH.x, GRAPH.edge_index)
+    answers = {}
+
+    def call(wait: bool) -> None:
+        answers[wait] = served(GRAPH.x, GRAPH.edge_index, wait=wait)
+        if not wait:
+            first_is_done.set()
+
+    model.train()
+    second = threading.Thread(target=call, args=(True,))
+    first = threading.Thread(target=call, args=(False,))
+    first.start()
+    second.start()
+    first.join()
+    second.join()
+    assert all(torch.equal(answers[wait], plain) for wait in (False, True))
+    assert all(module.training for module in model.modules())

@@ -17,7 +17,8 @@ HEAD = """# Command line
 
 `graphcal COMMAND --help` shows the same in the terminal; `python -m graphcal` is the same program. Names are completed in your
 shell after `graphcal --install-completion`. Commands that print numbers take `--json`. Exit codes: 0 done, 2 bad input or usage,
-130 interrupted; `check`, `decide` and `watch` answer by codes of their own, which their help lists. `NO_COLOR=1` is honoured.
+70 a fault of graphcal (with a traceback), 130 interrupted; `check`, `decide` and `watch` answer by codes of their own, which
+their help lists. `NO_COLOR=1` is honoured.
 """
 
 

@@ -50,12 +50,17 @@ def results() -> Any:
         "bins": "equal-width",
         "histogram": [1, 2],
         "note": "n",
-    }
+        "decision": {
+            "curve": {"targets": [0.05, 0.1], "decided": [0, 5], "total": 9},
+            "labels": 9, "nodes": 9, "approved": 5, "errors": 1, "max_error": 0.05, "next_target": [0.1, 5], "warnings": [],
+        },
+    }  # fmt: skip
     pair = {"ece": {"difference": -0.1, "low": -0.2, "high": 0.0, "p": 0.01}}
     return {
         "graphcal": "0.1.0", "dataset": "d", "backbone": "gcn", "protocol": "p", "seeds": [0, 1],
         "nodes": {"train": 1, "val": 2, "test": 3},
         "bins": 20, "training": {"lr": 0.1}, "versions": {"torch": "2"}, "command": "graphcal run",
+        "schema_version": 2, "chosen_method": "ts", "files": {},
         "methods": {"none": method, "ts": {**method, "title": "TS", "against": pair}},
     }  # fmt: skip
 
@@ -69,6 +74,12 @@ def read_report(folder: Path) -> Any:
     import graphcal
 
     return graphcal.report(folder / "results.json").html
+
+
+def read_card(folder: Path) -> Any:
+    from graphcal.reports import model_card
+
+    return model_card(folder)
 
 
 def safetensors(path: Path, header: Any, tensors: dict[str, np.ndarray], rng: random.Random) -> None:
@@ -238,6 +249,7 @@ def record_targets() -> dict[str, Target]:
     return {
         "preset": Target(preset, read_preset),
         "report": Target(report, read_report),
+        "card": Target(report, read_card),
         "restore": Target(calibration, restore),
         "applied": Target(calibration, restore_and_apply),
         "predictions": Target(predictions, read_predictions),

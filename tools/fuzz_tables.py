@@ -16,7 +16,7 @@ import numpy as np
 from fuzz_targets import Target, broken_column, broken_tensor, write_npz
 
 ROWS = 12
-FORMATS = ("parquet", "parquet", "csv", "tsv", "arrow", "arrow-stream", "npz", "pt", "avro")
+FORMATS = ("parquet", "parquet", "csv", "tsv", "arrow", "arrow-stream", "npz", "pt")
 
 
 def probabilities() -> np.ndarray:
@@ -97,10 +97,14 @@ def write(folder: Path, stem: str, columns: dict[str, Any], form: str, rng: rand
         write_npz(path, {name: np.asarray(_plain(column)) for name, column in columns.items()}, rng)
         return
     try:
-        content = {"csv": csv, "tsv": csv, "pt": pt, "avro": avro}.get(form, binary)(columns, form, rng, broken)
+        content = {"csv": csv, "tsv": csv, "pt": pt}.get(form, binary)(columns, form, rng, broken)
     except Exception:  # a library cannot write it: then as it was, in another format
         path, content = folder / f"{stem}.csv", csv(columns, "csv", rng, broken)
-    path.write_bytes(inputs.broken_bytes(content, rng) if broken and rng.random() < 0.4 else content)
+    if broken and rng.random() < 0.4:
+        pages = len(content) - 8 - int.from_bytes(content[-8:-4], "little") if form == "parquet" else 0
+        kept = pages if rng.random() < 0.5 else 0  # broken in its footer alone, or anywhere
+        content = content[:kept] + inputs.broken_bytes(content[kept:], rng)
+    path.write_bytes(content)
 
 
 def _plain(column: Any) -> Any:
@@ -152,34 +156,21 @@ def binary(columns: dict[str, Any], form: str, rng: random.Random, broken: bool)
             }
         )
     if form == "parquet":
+        encoding = rng.choice((None, None, "DELTA_BYTE_ARRAY"))  # of texts
+        texts = {name: encoding for name in table.column_names if pa.types.is_string(table.schema.field(name).type)}
         pq.write_table(
-            table, file, compression=rng.choice(("none", "snappy", "zstd")), row_group_size=rng.choice((5, 100))
+            table,
+            file,
+            compression=rng.choice(("none", "snappy", "zstd")),
+            row_group_size=rng.choice((5, 100)),
+            use_dictionary=encoding is None,
+            column_encoding=texts if encoding else None,
         )
     else:
         options = pa.ipc.IpcWriteOptions(compression=rng.choice((None, None, "zstd")))
         with (pa.ipc.new_file if form == "arrow" else pa.ipc.new_stream)(file, table.schema, options=options) as writer:
             writer.write_table(table, max_chunksize=rng.choice((5, 100)))
     return file.getvalue()
-
-
-def avro(columns: dict[str, Any], form: str, rng: random.Random, broken: bool) -> bytes:
-    import fastavro
-
-    kinds = {name: _avro_kind(column) for name, column in columns.items()}
-    schema = {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]}
-    rows = [
-        dict(zip(columns, values))
-        for values in zip(*(column if isinstance(column, list) else column.tolist() for column in columns.values()))
-    ]
-    file = io.BytesIO()
-    fastavro.writer(file, schema, rows, codec=rng.choice(("null", "deflate")))
-    return file.getvalue()
-
-
-def _avro_kind(column: Any) -> Any:
-    if isinstance(column, list):
-        return {"type": "array", "items": "double"}
-    return {"i": "long", "u": "long", "f": "double", "b": "boolean"}.get(np.asarray(column).dtype.kind, "string")
 
 
 def pt(columns: dict[str, Any], form: str, rng: random.Random, broken: bool) -> bytes:

@@ -28,7 +28,6 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 EXTRAS = {  # what each extra is for: its packages, and the modules of ours that stand on them
     "ray": ("ray.data", "graphcal.tables.execution", "graphcal.bench.engines"),
     "spark": ("pyspark",),
-    "avro": ("fastavro", "graphcal.tables.shards"),
     "onnx": ("onnx", "onnxruntime", "onnxscript", "graphcal.exporting"),
     "integrations": ("lightning", "torchmetrics", "mlflow", "wandb", "graphcal.integrations.lightning",
                      "graphcal.integrations.torchmetrics", "graphcal.integrations.tracking"),

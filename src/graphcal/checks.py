@@ -48,12 +48,12 @@ def check_logits(logits: Tensor) -> None:
         )
 
 
-def normalisation_of(values: Tensor) -> str | None:
+def normalisation_of(values: Tensor, rounding: float = 1e-4) -> str | None:
     """'probabilities', 'log-probabilities' or None: what rows of these values could only be by intent."""
     rows = values.double()
-    if (rows >= 0).all() and torch.allclose(rows.sum(-1), rows.new_ones(()), atol=1e-4):
+    if (rows >= 0).all() and torch.allclose(rows.sum(-1), rows.new_ones(()), atol=rounding):
         return "probabilities"
-    if (rows <= 1e-6).all() and torch.allclose(rows.logsumexp(-1), rows.new_zeros(()), atol=1e-4):
+    if (rows <= 1e-6).all() and torch.allclose(rows.logsumexp(-1), rows.new_zeros(()), atol=rounding):
         return "log-probabilities"
     return None
 

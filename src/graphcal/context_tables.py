@@ -31,7 +31,13 @@ def is_sampled(graph: Data, fitted_on: Mapping[str, Any]) -> bool:
 
 
 def rows_of(table: Tensor, n_id: Tensor) -> Tensor:
-    """The rows of these nodes; NaN where the table has none."""  # (n, K)
-    known = n_id < len(table)
-    rows = table[torch.where(known, n_id, torch.zeros_like(n_id)).to(table.device)].to(n_id.device)
-    return torch.where(known[:, None], rows, torch.full_like(rows, torch.nan))
+    """The rows of the nodes with these numbers; NaN for a node that came after the table was made."""  # (n, K)
+    n_id = torch.as_tensor(n_id)
+    if n_id.dim() != 1 or n_id.is_floating_point() or n_id.dtype in (torch.bool, torch.uint8):
+        raise ValueError(f"n_id must be node numbers (n,), integers; got {tuple(n_id.shape)} of {n_id.dtype}")
+    if n_id.numel() and int(n_id.min()) < 0:
+        raise ValueError(f"n_id must be node numbers from 0; got {int(n_id.min())}")
+    n_id = n_id.long()
+    in_table = n_id < len(table)
+    rows = table[n_id[in_table].to(table.device)].to(n_id.device)
+    return rows.new_full((len(n_id), table.shape[1]), torch.nan).masked_scatter(in_table[:, None], rows)

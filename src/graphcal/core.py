@@ -19,7 +19,7 @@ from torch import Generator, Tensor, nn
 from torch_geometric.data import Data
 
 from graphcal.checks import as_float, check_graph, check_logits, check_mask, tidied
-from graphcal.graphs import fingerprint, is_undirected, node_keys
+from graphcal.graphs import fingerprint, is_undirected, node_keys, remembered_nodes, without_autocast
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +211,8 @@ class Calibration(nn.Module):
             raise ValueError(
                 f"{said}this calibration was fitted on the classes {names}, in this order; the graph has {list(came)}"
             )
-        return self._from_file(out) if self.file else cast(Tensor, super().__call__(out))
+        with without_autocast(out.logits.device):
+            return self._from_file(out) if self.file else cast(Tensor, super().__call__(out))
 
     def _from_file(self, out: Outputs) -> Tensor:
         """As fitted in memory, but nothing is believed: tensors of a damaged file do not fit the graph, or overflow."""
@@ -349,11 +350,9 @@ def fitted_on(out: Outputs, on: Tensor) -> dict[str, Any]:
 def training_set_of(out: Outputs) -> dict[str, Tensor]:
     """By what a shipped calibration recognises the training nodes: ``Cls(..., **training_set_of(out))``.
 
-    Keys of their content (`graphcal.graphs.node_keys`). A key that a node outside the training set has as well tells nothing
-    and is left out; without features there are none.
+    Keys of their content, with their numbers (`graphcal.graphs.remembered_nodes`); without features there are none.
     """
     mask, keys = out.graph.get("train_mask"), node_keys(out.graph)
     if mask is None or keys is None:
-        return {"train_keys": torch.empty(0, dtype=torch.long)}
-    own = keys[mask].unique()
-    return {"train_keys": own[~torch.isin(own, keys[~mask])]}
+        return {"train_keys": torch.empty(0, 3, dtype=torch.long)}
+    return {"train_keys": remembered_nodes(keys, mask)}

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import hashlib
 import os
 import re
 import secrets
 import sys
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,6 +89,15 @@ def read_text(path: str | os.PathLike[str], size: int = TEXT) -> str:
         raise ValueError(f"{os.fspath(path)}: not UTF-8 text ({fault.reason} at byte {fault.start})") from None
 
 
+def sha256_of(path: str | os.PathLike[str]) -> str:
+    """SHA-256 of a file as hexadecimal text; the file is read in pieces."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
 def check_regular(path: str | os.PathLike[str]) -> Path:
     """The path, proved to be a file that can be opened."""
     path = Path(path)
@@ -110,9 +119,6 @@ def _size(count: int) -> str:
     return f"{count} bytes"
 
 
-STALE_SECONDS = 2.0  # between the making of a partial file and its lock there is a moment
-
-
 @contextlib.contextmanager
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write to, under another name beside ``path``; moved into place when all of it is on the disk."""
@@ -125,7 +131,10 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(partial, path)
+            if fcntl is not None:
+                os.replace(partial, path)  # while it is locked, so that no other process sweeps it
+        if fcntl is None:  # Windows does not move an open file
+            os.replace(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
@@ -136,7 +145,7 @@ def _locked(partial: Path) -> BinaryIO:
     while True:
         file = open(partial, "xb")  # noqa: SIM115 (the caller closes it)
         if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held
+            fcntl.flock(file, fcntl.LOCK_EX)  # waits for a sweep, which takes a moment
         if partial.exists():
             return file
         file.close()
@@ -151,8 +160,32 @@ def sweep(folder: str | os.PathLike[str], name: str = "*") -> None:
             continue
         with contextlib.suppress(OSError), open(partial, "rb") as file:  # OSError: it is locked, or already gone
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if abs(time.time() - os.fstat(file.fileno()).st_mtime) > STALE_SECONDS:  # a clock may have been set back
-                partial.unlink()
+            partial.unlink()
+
+
+@contextlib.contextmanager
+def one_process(lock: Path, refusal: str) -> Iterator[None]:
+    """Hold the file ``lock``, or raise ValueError(refusal) where another process holds it.
+
+    The system releases the lock of a process that ends, however it ends; a lock file without an owner is no obstacle.
+    """
+    if fcntl is None:
+        yield
+        return
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        with open(lock, "ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(refusal) from None
+            if not lock.exists() or not os.path.samestat(os.fstat(file.fileno()), os.stat(lock)):
+                continue  # its last owner removed it just before
+            try:
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+            return
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> Path:

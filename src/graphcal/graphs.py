@@ -10,15 +10,16 @@ Facts are looked up with ``structure(data)``. Ten seeds on one graph share them:
 is dropped with it, and is rebuilt when its edges or its training mask change.
 
 A calibration that treats nodes near the training set in a way of their own ships the keys of the training nodes. Append a node
-elsewhere, renumber the graph, serve a part of it: they are recognised. On another graph, or when its features or its neighbours
-have changed, a node is one like any other.
+elsewhere, renumber the graph, serve a part of it: they are recognised (`recognised_nodes`). On another graph, or when its
+features or its neighbours have changed, a node is one like any other. Where another node has the same key, numbers decide,
+provided that all training nodes stand where they stood.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -50,6 +51,12 @@ def sparse_csr() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         yield
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
+    """Compute in the precision of the tensors: autocast is off in this context."""
+    available = torch.amp.is_autocast_available(device.type)
+    return torch.autocast(device.type, enabled=False) if available else nullcontext()
 
 
 def csr(rows: Tensor, cols: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
@@ -135,7 +142,8 @@ class Structure:
 
     def neighbour_sum(self, values: Tensor) -> Tensor:
         """Sum of ``values`` (N, D) over the neighbours."""
-        return self.neighbours.to(values.dtype) @ values
+        with without_autocast(values.device):  # there is no sparse product in half precision
+            return self.neighbours.to(values.dtype) @ values
 
     def neighbour_mean(self, values: Tensor) -> Tensor:
         """Mean of ``values`` (N, ...) over the neighbours; a node without neighbours gets its own value."""
@@ -152,7 +160,8 @@ def neighbour_agreement(pred: Tensor, facts: Structure) -> Tensor:
     return torch.where(facts.degree > 0, total / facts.degree.clamp(min=1), torch.ones_like(total))
 
 
-_memo: MutableMapping[Data, tuple[tuple[Any, ...], Structure]] = WeakIdKeyDictionary()  # with what it was computed from
+# the tensors it was computed from, their state, and the facts
+_memo: MutableMapping[Data, tuple[tuple[Any, ...], tuple[Any, ...], Structure]] = WeakIdKeyDictionary()
 
 
 def structure(graph: Data | Structure) -> Structure:
@@ -173,16 +182,28 @@ def structure(graph: Data | Structure) -> Structure:
     num_nodes = int(graph.num_nodes)
     mask = graph.get("train_mask")
     names = graph.get("class_names")
-    made_from = (graph.edge_index, graph.edge_index._version, mask, None if mask is None else mask._version, names)
-    known = _memo.get(graph)
-    if known is not None and all(a is b or (isinstance(a, int) and a == b) for a, b in zip(known[0], made_from)):
-        return known[1]
+    parts, state = (graph.edge_index, mask, names), _state_of(graph)
+    kept = _memo.get(graph)
+    if kept is not None and all(a is b for a, b in zip(kept[0], parts)) and kept[1] == state:
+        return kept[2]
     if mask is None:
         mask = torch.zeros(num_nodes, dtype=torch.bool, device=graph.edge_index.device)
     called = None if names is None else tuple(map(str, names))
     facts = Structure(simple_edges(graph.edge_index, num_nodes), num_nodes, mask.clone(), called)
-    _memo[graph] = (made_from, facts)
+    _memo[graph] = (parts, state, facts)
     return facts
+
+
+def _state_of(graph: Data) -> tuple[Any, ...]:
+    """What changes when edges or training nodes are changed in place.
+
+    Tensors made in inference mode count no versions: their content is hashed. Facts computed in inference mode cannot be used
+    for gradients, so the mode is part of the state.
+    """
+    tensors = [tensor for tensor in (graph.edge_index, graph.get("train_mask")) if tensor is not None]
+    untracked = any(tensor.is_inference() for tensor in tensors)
+    versions = [fingerprint(graph)] if untracked else [tensor._version for tensor in tensors]
+    return (torch.is_inference_mode_enabled(), *versions)
 
 
 # ------------------------------------------------------------------------------------------------------------- identity
@@ -227,12 +248,45 @@ def node_keys(graph: Data) -> Tensor | None:
     return own + _scrambled(around)
 
 
+def remembered_nodes(keys: Tensor, mask: Tensor) -> Tensor:
+    """Key and number of every node in ``mask``, and how many nodes of the graph have its key."""  # (n, 3)
+    _, group, counts = keys.unique(return_inverse=True, return_counts=True)
+    numbers = mask.nonzero().flatten()
+    return torch.stack([keys[numbers], numbers, counts[group[numbers]]], 1)
+
+
+def recognised_nodes(keys: Tensor, remembered: Tensor) -> tuple[Tensor, Tensor]:
+    """The nodes with these keys (N,) that are remembered, and those of which it cannot be told: two masks (N,).
+
+    A key that only remembered nodes have is enough. One that other nodes have as well, in the graph of then or of now, tells them
+    apart only by number, and only if every remembered node whose key is here stands where it stood.
+    """
+    if remembered.dim() == 1:  # files before 0.2 hold keys alone
+        remembered = torch.stack([remembered, torch.full_like(remembered, -1), torch.ones_like(remembered)], 1)
+    key, number, total = remembered.to(keys.device).T
+    distinct, group, members = key.unique(return_inverse=True, return_counts=True)
+    place = torch.searchsorted(distinct, keys).clamp(max=len(distinct) - 1)
+    match = distinct[place] == keys
+    present = torch.bincount(place[match], minlength=len(distinct))
+    then = torch.zeros_like(distinct).scatter_(0, group, total)
+    telling = (then == members) & (present <= members)  # (K,) only remembered nodes have this key
+    recognised, unclear = match & telling[place], match & ~telling[place]
+    here = present[group] > 0
+    stays = (number >= 0) & (number < len(keys)) & (keys[number.clamp(0, len(keys) - 1)] == key)
+    if bool(stays[here].all()):
+        recognised[number[here]] = True
+        unclear = torch.zeros_like(unclear)
+    return recognised, unclear
+
+
 _keys_of_features: WeakIdKeyDictionary = (
     WeakIdKeyDictionary()
 )  # features -> (their version, keys): ten fits on one graph share them
 
 
 def _features_keys(x: Tensor) -> Tensor:
+    if x.is_inference():  # it counts no versions
+        return _scrambled(_hashed_rows(x))
     known = _keys_of_features.get(x)
     if known is None or known[0] != x._version:
         known = _keys_of_features[x] = (x._version, _scrambled(_hashed_rows(x)))

@@ -87,6 +87,9 @@ def misfit(cls: type[Calibration], state: Mapping[str, Any]) -> str:
             return f"whose {name} is {type(value).__name__}, not {fields[name]}"
         if isinstance(value, Tensor) and value.is_floating_point() and not torch.isfinite(value).all():
             return f"whose {name} is not finite"
+        keys = value if name == "train_keys" and isinstance(value, Tensor) else None
+        if keys is not None and (keys.dtype != torch.long or (keys.dim() != 1 and keys.shape[1:] != (3,))):
+            return f"whose train_keys are {tuple(keys.shape)} of {keys.dtype}, not (n, 3) of torch.int64"
     return ""
 
 

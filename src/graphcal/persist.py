@@ -7,7 +7,8 @@ The file holds the calibration's tensors. Its metadata entry ``graphcal`` is the
      "settings": {...}, "tensors": [...], "parts": {...}}
 
 and its entry ``sha256`` a checksum of header and tensors. ``parts`` describes calibrations inside the calibration, in the same
-form; their tensors carry the part's name as a prefix. A model's own state comes along under the prefix ``model:``.
+form; their tensors carry the part's name as a prefix. A model's own state comes along under the prefix ``model:``, the tensors
+that a `CalibratedModel` was given (``context``, ``train_mask``) under the prefix ``served:``.
 
 Nothing in a file is run or imported: a class is looked up among the known calibrations, and gets the tensors and settings that it
 declares, of the types that it declares, or the file is refused (`ValueError`). Files of older formats are read
@@ -39,6 +40,7 @@ from graphcal.serving import CalibratedModel
 FORMAT = 3
 PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn")  # numbers depend on them
 MODEL = "model:"  # before the names of a model's own tensors
+SERVED = "served:"  # before the names of the tensors that a CalibratedModel was given
 # what a header says of a calibration, and of each of its parts; num_classes is null where the class does not say
 KEYS: dict[str, type | tuple[type, ...]] = {
     "class": str,
@@ -47,6 +49,15 @@ KEYS: dict[str, type | tuple[type, ...]] = {
     "settings": dict,
     "tensors": list,
     "parts": dict,
+}
+# what `graphcal.core.fitted_on` writes; other entries are read by those who wrote them
+FITTED_ON: dict[str, type | tuple[type, ...]] = {
+    "fitting_nodes": int,
+    "nodes": int,
+    "edges": (int, type(None)),
+    "undirected": (bool, type(None)),
+    "fingerprint": (str, type(None)),
+    "class_names": (list, type(None)),
 }
 
 
@@ -63,6 +74,9 @@ def save(
     reference: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write ``calibration``, or a model with its calibration, to ``path``. The file appears whole or not at all.
+
+    Of a `CalibratedModel` the file holds everything it was given: the model's state, ``context``, ``train_mask``, ``pick`` and
+    ``node_type``. Functions (``as_graph``, a callable ``pick``) are refused.
 
     ``reference`` is what its predictions looked like when it was fitted (`graphcal.metrics.reference_summary`): `graphcal watch`
     compares later ones with it.
@@ -93,8 +107,15 @@ def save(
     about = {"format": FORMAT, "versions": installed_versions(), **_described(calibration)}
     state = dict(calibration.state_dict())
     if model is not None:
+        functions = [name for name, value in model.settings.items() if callable(value)]
+        if functions:
+            raise ValueError(
+                f"{functions[0]}= of the CalibratedModel is a function, which a file cannot hold. Save its calibration alone, "
+                "and make the CalibratedModel again after restoring that"
+            )
         about["model"] = {"class": type(model.model).__name__, **model.settings}
         state |= {MODEL + name: value for name, value in model.model.state_dict().items()}
+        state |= {SERVED + name: value for name, value in model.tensors.items()}
     try:
         header = json.dumps(about, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -108,23 +129,24 @@ def save(
 
 
 def read_reference(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The ``reference`` that a calibration was saved with."""
-    from safetensors import SafetensorError, safe_open
+    """The ``reference`` that a calibration was saved with, checked as `restore` checks its file."""
+    from graphcal.metrics.references import reference_fault  # serving does without the metrics
 
-    if not Path(path).is_file():
-        raise ValueError(f"no saved calibration at {os.fspath(path)}")
+    path = Path(path)
+    metadata, _ = _checked(path)
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-        found = json.loads(metadata["reference"]) if "reference" in metadata else None
-    except (SafetensorError, OSError, json.JSONDecodeError) as error:
-        raise ValueError(f"{os.fspath(path)} is not a readable calibration: {error}") from None
-    if not isinstance(found, dict):
+        reference: Any = json.loads(metadata.get("reference", "null"))
+    except (ValueError, RecursionError):
+        raise ValueError(f"{path} is damaged: its reference is not JSON") from None
+    if reference is None:
         raise ValueError(
-            f"{os.fspath(path)} does not say what its predictions looked like when it was fitted: save it with "
+            f"{path} does not say what its predictions looked like when it was fitted: save it with "
             "gc.save(calibration, path, reference=gc.metrics.reference_summary(log_probs))"
         )
-    return found
+    fault = reference_fault(reference)
+    if fault:
+        raise ValueError(f"{path} is damaged: in its reference, {fault}")
+    return dict(reference)
 
 
 def restore(path: str | os.PathLike[str], model: nn.Module | None = None) -> Any:
@@ -143,26 +165,39 @@ def restore(path: str | os.PathLike[str], model: nn.Module | None = None) -> Any
     """
     path = Path(path)
     header, tensors = _read(path)
-    own = {name.removeprefix(MODEL): t for name, t in tensors.items() if name.startswith(MODEL)}
-    calibration = _built(header, {name: t for name, t in tensors.items() if not name.startswith(MODEL)}, path)
+    said = header.get("model")
+    prefixes = () if said is None else (MODEL, SERVED)
+    calibration = _built(header, {name: t for name, t in tensors.items() if not name.startswith(prefixes)}, path)
     trial(calibration, path)
     calibration.file = str(path)
-    said = header.get("model")
     if said is None:
         if model is not None:
             raise ValueError(f"{path} holds a calibration without a model: CalibratedModel(model, restore(path))")
         return calibration
+    if not isinstance(said, dict) or not all(type(value) in (str, int) for value in said.values()):
+        raise ValueError(f"{path} has a damaged graphcal header: no valid 'model'")
     if model is None:
         raise ValueError(
             f"{path} holds a {said.get('class')} with its calibration: give a module of that architecture, "
             f"restore(path, model={said.get('class')}(...))"
         )
     try:
-        model.load_state_dict(own)
+        model.load_state_dict(_part(tensors, MODEL))
     except RuntimeError as error:
         raise ValueError(f"{path} does not fit {type(model).__name__}: {error}") from None
     settings = {name: said[name] for name in CalibratedModel.SETTINGS if name in said}
-    return CalibratedModel(model, calibration, **settings)
+    given = _part(tensors, SERVED)
+    if not set(given) <= set(CalibratedModel.TENSORS):
+        raise ValueError(f"{path} is damaged: a CalibratedModel with {', '.join(given)}")
+    try:
+        return CalibratedModel(model, calibration, **settings, **given)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
+
+
+def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Any]:
+    """The tensors whose names begin with ``prefix``, by the rest of their names."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def checksum(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
@@ -178,6 +213,13 @@ def checksum(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Header and tensors, in the form of today."""
+    metadata, tensors = _checked(path)
+    header = json.loads(metadata["graphcal"])
+    return upgraded(header, tensors, path) if header["format"] in OLDER else (header, tensors)
+
+
+def _checked(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Metadata and tensors of a file that this version reads and, from format 3 on, that matches its checksum."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
@@ -195,16 +237,14 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         form = header["format"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError(f"{path} has a damaged graphcal header") from None
-    if form in OLDER and isinstance(header, dict):
-        return upgraded(header, tensors, path)
-    if form != FORMAT:
+    if form not in (*OLDER, FORMAT):
         raise ValueError(
             f"{path} has format {form!r} (graphcal {_writer(header)}); this version reads formats "
             f"{', '.join(map(str, (*OLDER, FORMAT)))}"
         )
-    if metadata.get("sha256") != checksum(metadata, tensors):
+    if form == FORMAT and metadata.get("sha256") != checksum(metadata, tensors):
         raise ValueError(f"{path} is damaged: its contents do not match its checksum")
-    return header, tensors
+    return metadata, tensors
 
 
 def _writer(header: Any) -> Any:
@@ -242,6 +282,10 @@ def _built(header: Any, tensors: dict[str, Tensor], path: Path) -> Calibration:
         value = header.get(key, ...) if isinstance(header, dict) else ...
         if not isinstance(value, kind) or isinstance(value, bool):
             raise ValueError(f"{path} has a damaged graphcal header: no valid {key!r}")
+    for key, kind in FITTED_ON.items():
+        value = header["fitted_on"].get(key, ...)
+        if value is not ... and (not isinstance(value, kind) or (key != "undirected" and isinstance(value, bool))):
+            raise ValueError(f"{path} has a damaged graphcal header: no valid {key!r} in 'fitted_on'")
     name, num_classes = header["class"], header["num_classes"]
     if num_classes is not None and num_classes < 1:
         raise ValueError(f"{path} is damaged: a calibration of {num_classes} classes")

@@ -14,13 +14,17 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
+import torch
 from torch_geometric.data import Data
 
 from graphcal.core import Outputs
 from graphcal.datasets import load
 from graphcal.engine.threads import threads_for
+from graphcal.graphs import structure
 from graphcal.methods import CALIBRATORS
-from graphcal.results import Results, results_of
+from graphcal.metrics import reference_summary
+from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
+from graphcal.results import Results, choose_method, results_of
 from graphcal.study import StageProgress, Study
 from graphcal.tables.calibration import (
     fit,
@@ -32,8 +36,10 @@ from graphcal.tables.calibration import (
 from graphcal.tables.edge_files import read_edges, remark_on_direction
 from graphcal.tables.exporting import calibrated_table, class_names_of, remember_classes, write_table
 from graphcal.tables.joining import is_of_edges
+from graphcal.tables.pivots import winners_alone
 from graphcal.tables.reading import PredictionTable
 from graphcal.tables.splits import drawn
+from graphcal.tables.two_classes import notes_on
 from graphcal.training import Training, published, train
 
 
@@ -52,7 +58,9 @@ def run(
 ) -> Results:
     """Train ``backbone`` once per seed, fit each calibrator on the validation nodes, measure on the test nodes.
 
-    ``dataset`` is a name or your own `Data`. ``progress(stage, done, total)`` is called while training and while calibrating.
+    What is saved, drawn and decided is of one method: the only calibrator given, or of several the recommended one
+    (`graphcal.results.choose_method`). ``dataset`` is a name or your own `Data`. ``progress(stage, done, total)`` is called
+    while training and while calibrating.
 
     >>> import graphcal as gc
     >>> data = gc.synthetic(500, seed=0)
@@ -64,16 +72,16 @@ def run(
     data = load(dataset, protocol, labels_per_class, split) if isinstance(dataset, str) else dataset
     seeds = list(seeds)
     settings = published("cagcn", backbone, data.get("name"), labels_per_class)
-    chosen = training or settings.training
+    training = training or settings.training
     if final_weight_decay is not None:
-        chosen = replace(chosen, final_weight_decay=final_weight_decay)
+        training = replace(training, final_weight_decay=final_weight_decay)
 
     def epoch_done(epoch: int, epochs: int, running: int) -> None:
         if progress:
             progress(f"training {len(seeds)} seeds together, {running} still learning", epoch, epochs)
 
     started = time.perf_counter()
-    runs = train(data, settings.backbone, chosen, seeds, progress=epoch_done)
+    runs = train(data, settings.backbone, training, seeds, progress=epoch_done)
     train_seconds = time.perf_counter() - started
     about = {
         "dataset": data.get("name", "your graph"),
@@ -82,20 +90,21 @@ def run(
         "labels_per_class": labels_per_class,
         "split": split,
         "backbone": backbone,
-        "training": asdict(chosen),
+        "training": asdict(training),
         "seeds": seeds,
         "train_seconds": train_seconds,
     }
     with threads_for(runs[0].outputs.logits.numel()):
         study = Study.of([run.outputs for run in runs], recipes, on=data.val_mask, progress=progress)
-        last = study.fitted[list(recipes)[-1]][0]
+        choice = choose_method(study, calibrators)
+        chosen = study.fitted[choice.method][0]
         out = replace(study.outputs[0], graph=data)  # with its test labels
 
         def write(path: Path) -> Path:
-            return write_table(path, [calibrated_table(out, last.log_probs)])
+            return write_table(path, [calibrated_table(out, chosen.log_probs)])
 
-        remember_classes(last.calibration, class_names_of(data, out.num_classes))
-        return results_of(study, about, bins, last.calibration, write)
+        remember_classes(chosen.calibration, class_names_of(data, out.num_classes))
+        return results_of(study, choice, about, bins, write)
 
 
 def calibrate_files(
@@ -109,7 +118,8 @@ def calibrate_files(
 ) -> Results:
     """Fit each calibrator on the validation rows of a table of predictions, measure on its test rows.
 
-    The last calibrator is the one whose predictions are written. Without a split, half of the labelled rows are drawn.
+    The predictions of one calibrator are written: the only one given, or of several the recommended one
+    (`graphcal.results.choose_method`). Without a split, half of the labelled rows are drawn.
     """
     y, notes = table.labels.numpy(), list(table.notes)
     split = table.split
@@ -126,6 +136,7 @@ def calibrate_files(
     out = outputs_of(table.logits, y, split, edge_index, final)
     out.graph.class_names, out.graph.node_ids = list(table.classes), table.ids.to_numpy(zero_copy_only=False)
     notes += [] if edge_index is None else remark_on_direction(edge_index)
+    notes += labelled_note(table, out)
     about = {
         "dataset": table.source.shards[0].parent.name if len(table.source.shards) > 1 else table.source.shards[0].name,
         "protocol": f"drawn with seed {seed}" if table.split is None else "as given",
@@ -139,10 +150,35 @@ def calibrate_files(
     }
     with threads_for(out.logits.numel()):
         study = fitted(out, calibrators)
-        last = study.fitted[list(study.recipes)[-1]][0]
-        remember(last.calibration, last.log_probs, table.layout, table.kind, table.classes, split)
-        write = partial(write_calibrated, table, last.log_probs, split=split)
-        return results_of(study, about, bins, last.calibration, write)
+        notes += notes_on(study)
+        choice = choose_method(study, calibrators)
+        chosen = study.fitted[choice.method][0]
+        remember(chosen.calibration, chosen.log_probs, table.layout, table.kind, table.classes, split)
+        write = partial(write_calibrated, table, chosen.log_probs, split=split)
+        results = results_of(study, choice, about, bins, write)
+        if table.layout.form == "top-label":  # `watch` reads the winner alone
+            rows = winners_alone(chosen.log_probs)[torch.from_numpy(~split.train)]
+            results = replace(results, reference={**(results.reference or {}), **reference_summary(rows)})
+        return results
+
+
+def labelled_note(table: PredictionTable, out: Outputs) -> list[str]:
+    """How the labelled rows differ from the others, where they do so by more than chance."""
+    degree = None if out.graph.get("edge_index") is None else structure(out.graph).degree.numpy()
+    columns = prediction_covariates(table.log_probs.double().numpy(), table.classes, degree, table.times())
+    labelled = table.labelled.numpy()
+    if labelled.all():
+        return []
+    comparison = compare_rows(
+        {name: column[labelled] for name, column in columns.items()},
+        {name: column[~labelled] for name, column in columns.items()},
+    )
+    if not comparison.differ:
+        return []
+    return [
+        f"the labelled rows were not drawn at random from all rows: {comparison.text()}. What is measured here holds for rows "
+        "like the labelled ones"
+    ]
 
 
 def fitted(out: Outputs, calibrators: Sequence[str]) -> Study:

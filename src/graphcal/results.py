@@ -1,14 +1,14 @@
-"""What a study found, with everything a reader needs to believe the table.
+"""Results of a study: measurements per method, the chosen method, and the files to save.
 
-One `Results`: what `graphcal.study` measured of the uncalibrated model and of each calibrator, why the nodes that changed most
-have their confidence, what could be decided, the calibrator to use, the verdict in words; and the calibrated predictions with
-their calibration, to be saved.
+One method is chosen, once, by `choose_method`. The verdict, the backtest of decisions, the map, the model card, the terminal,
+``calibrator.safetensors`` and ``calibrated.parquet`` are all of that method. ``results.json`` is written last and holds the
+SHA-256 of the calibrator and the predictions it belongs to.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -19,33 +19,49 @@ from torch_geometric.data import Data
 
 import graphcal
 from graphcal.core import Calibration
-from graphcal.decisions.rehearsal import rehearsal_sentence, rehearse
+from graphcal.decisions.rehearsal import rehearse
 from graphcal.engine.node_order import kfold
 from graphcal.explanation import explain_many
-from graphcal.files import write_atomically
+from graphcal.files import sha256_of, write_atomically
 from graphcal.graphs import class_name, node_name
 from graphcal.metrics import METRICS, reference_summary
 from graphcal.persist import installed_versions, save
 from graphcal.reports import build, verdict
+from graphcal.reports.decision_section import backtest_sentence
 from graphcal.reports.maps import node_map
+from graphcal.reports.records import SCHEMA_VERSION
 from graphcal.study import Study, held_out
 
 SHOWN = ("accuracy", "ece", "ece_floor", "true_error")  # in a notebook cell
 
 
 @dataclass(frozen=True)
+class Choice:
+    """The method of a study that is saved, decides and is reported on."""
+
+    method: str
+    reason: str
+    held_out_nll: dict[str, float]  # of every method, on validation nodes it was not fitted on
+
+
+@dataclass(frozen=True)
 class Results:
-    """What was found, as one JSON-able record (``results.json`` holds exactly this), and the calibrated predictions."""
+    """Results as one JSON-able record (``results.json`` holds it, with the hashes of the other files), and what is saved."""
 
     record: dict[str, Any]
-    calibration: Calibration | None = field(default=None, repr=False, compare=False)
+    calibration: Calibration | None = field(default=None, repr=False, compare=False)  # of the chosen method
     write_calibrated: Callable[[Path], Path] | None = field(default=None, repr=False, compare=False)
     reference: dict[str, Any] | None = field(default=None, repr=False, compare=False)  # for `graphcal watch`
 
     def value(self, method: str, metric: str) -> float:
         """Mean over seeds, as a fraction."""
-        found = self.record["methods"][method][metric]
-        return float(found["mean"] if isinstance(found, dict) else found)
+        value = self.record["methods"][method][metric]
+        return float(value["mean"] if isinstance(value, dict) else value)
+
+    @property
+    def chosen_method(self) -> str:
+        """Name of the method whose calibrator and predictions are saved."""
+        return str(self.record["chosen_method"])
 
     @property
     def verdict(self) -> str:
@@ -54,24 +70,28 @@ class Results:
 
     @property
     def decision(self) -> str | None:
-        """What could be decided automatically, in words; None where the test nodes are too few."""
-        found = self.record.get("decision")
-        return None if found is None else str(found["sentence"])
+        """The backtest of automatic decisions, in words; None where the test nodes are too few."""
+        decision = self.record.get("decision")
+        return None if decision is None else str(decision["sentence"])
 
     @property
-    def recommended(self) -> str:
-        """The calibrator to use, and why, in words."""
-        found = self.record["recommended"]
-        return f"Recommended: {found['method']}, {found['reason']}."
+    def choice(self) -> str:
+        """The chosen method, and why, in words."""
+        return f"Chosen method: {self.chosen_method}, {self.record['choice']['reason']}."
 
     def save(self, folder: str | Path) -> Path:
-        """Write results.json, report.html, calibrator.safetensors and calibrated.parquet; gives the path of the page."""
-        write_atomically(Path(folder) / "results.json", json.dumps(self.record, indent=1) + "\n")
+        """Write calibrator.safetensors, calibrated.parquet and report.html, then results.json; return the path of the page."""
+        folder, written = Path(folder), []
+        folder.mkdir(parents=True, exist_ok=True)
+        page = build(self.record)
         if self.calibration is not None:
-            save(self.calibration, Path(folder) / "calibrator.safetensors", self.reference)
+            written.append(save(self.calibration, folder / "calibrator.safetensors", self.reference))
         if self.write_calibrated is not None:
-            self.write_calibrated(Path(folder) / "calibrated.parquet")
-        return write_atomically(Path(folder) / "report.html", build(self.record))
+            written.append(self.write_calibrated(folder / "calibrated.parquet"))
+        path = write_atomically(folder / "report.html", page)
+        record = {**self.record, "files": {file.name: sha256_of(file) for file in written}}
+        write_atomically(folder / "results.json", json.dumps(record, indent=1) + "\n")
+        return path
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{METRICS[key].heading}</th>" for key in SHOWN)
@@ -86,43 +106,47 @@ class Results:
 
 def results_of(
     study: Study,
+    choice: Choice,
     about: dict[str, Any],
     bins: int,
-    calibration: Calibration,
     write_calibrated: Callable[[Path], Path],
 ) -> Results:
-    """The study measured on the test nodes and put into words; ``about`` says where its predictions come from."""
-    graph, last = study.graph, list(study.recipes)[-1]
+    """Measure the study on the test nodes; ``about`` says where its predictions come from, ``choice`` what is saved."""
+    graph, chosen = study.graph, choice.method
     methods = study.to_dict(study.measure(graph.test_mask, bins))
     explain_changes(study, methods)
     name_changes(graph, methods)
-    recommended = recommend(study)
-    methods[recommended["method"]]["recommended"] = True  # the verdict speaks of it: validation chooses
+    for name, method in methods.items():
+        method["decision"] = rehearse(study.log_probs(name)[0], graph.y, graph.test_mask)  # first seed
     record = {
         "graphcal": graphcal.__version__,
+        "schema_version": SCHEMA_VERSION,
         **about,
         "nodes": {name: int(graph[f"{name}_mask"].sum()) for name in ("train", "val", "test")},
         "bins": bins,
         "versions": installed_versions(),
+        "chosen_method": chosen,
+        "choice": {"reason": choice.reason, "held_out_nll": choice.held_out_nll},
         "methods": methods,
-        "decision": rehearse_all(study, methods, last),
-        "map": map_of(study, last),
-        "recommended": recommended,
+        "map": map_of(study, chosen),
     }
-    reference = reference_of(study, methods, last)
-    return Results({**record, "verdict": verdict(record)}, calibration, write_calibrated, reference)
+    sentence = backtest_sentence(record)
+    record["decision"] = None if sentence is None else {"sentence": sentence, "guarantee": False}
+    record["verdict"] = verdict(record)
+    return Results(record, study.fitted[chosen][0].calibration, write_calibrated, reference_of(study, methods, chosen))
 
 
-def recommend(study: Study, folds: int = 5) -> dict[str, Any]:
-    """Which of the calibrators to use, and why: the one of least NLL on validation nodes that it was not fitted on.
+def choose_method(study: Study, named: Sequence[str], folds: int = 5) -> Choice:
+    """Choose the calibrator with the lowest cross-validated NLL on validation nodes of the first run.
 
-    One that keeps predictions is taken when it is within one standard error of the best, node by node. First run only.
+    A calibrator that keeps predictions is preferred when it is within one standard error of the best. Where exactly one
+    calibrator is ``named``, it is chosen. No test label is read, so the labels that certify a decision have one job.
     """
     out, on = study.outputs[0], study.graph.val_mask
     y = out.graph.y[on]
     parts = kfold(len(y), min(folds, len(y)), torch.Generator().manual_seed(0))
-    said = {name: held_out(out, recipe, on, parts) for name, recipe in study.recipes.items()}
-    loss = {name: -lp.double().gather(1, y[:, None]).squeeze(1) for name, lp in said.items()}
+    log_probs = {name: held_out(out, recipe, on, parts) for name, recipe in study.recipes.items()}
+    loss = {name: -lp.double().gather(1, y[:, None]).squeeze(1) for name, lp in log_probs.items()}
     mean = {name: float(values.mean()) for name, values in loss.items()}
     best = min(mean, key=lambda name: mean[name])
     error = {name: float((v - loss[best]).std() / len(v) ** 0.5) for name, v in loss.items()}
@@ -132,46 +156,37 @@ def recommend(study: Study, folds: int = 5) -> dict[str, Any]:
         if getattr(getattr(recipe, "card", None), "keeps_predictions", False)
     ]
     near = [name for name in keeps if mean[name] - mean[best] <= error[name]]
-    name = best if best in keeps or not near else min(near, key=lambda name: mean[name])
-    reason = f"held-out NLL {mean[name]:.3f} on validation nodes (uncalibrated {mean['none']:.3f}"
+    given = set(named) - {"none"} or {"none"}
+    only = given.pop() if len(given) == 1 else None
+    name = only or (best if best in keeps or not near else min(near, key=lambda name: mean[name]))
+    reason = f"held-out NLL {mean[name]:.3f} on validation nodes"
     others = {other: value for other, value in mean.items() if other not in (name, "none")}
+    compared = [f"uncalibrated {mean['none']:.3f}"] if name != "none" else []
     if others:
         next_best = min(others, key=lambda other: others[other])
-        reason += f", {next_best} {others[next_best]:.3f}"
-    reason += ")"
-    before, after = (float((lp.argmax(-1) == y).double().mean()) for lp in (said["none"], said[best]))
-    if name != best:
+        compared.append(f"{next_best} {others[next_best]:.3f}")
+    reason += f" ({', '.join(compared)})" if compared else ""
+    before, after = (float((log_probs[one].argmax(-1) == y).double().mean()) for one in ("none", name))
+    if name != best and name != only:
         reason += f"; {best} is within one standard error of it and would change predictions"
-    elif best not in keeps:
+    elif name not in keeps:
         reason += f"; it changes predictions, held-out accuracy {100 * before:.1f} -> {100 * after:.1f} %"
-    return {"method": name, "reason": reason, "held_out_nll": mean}
+    return Choice(name, reason, mean)
 
 
-def rehearse_all(study: Study, methods: dict[str, Any], last: str) -> dict[str, Any] | None:
-    """Add to each method what could be decided by it (first seed); the sentence of the calibrator named last.
-
-    That choice is made before any test label is read, so that certification labels have one job.
-    """
-    for name, method in methods.items():
-        method["decision"] = rehearse(study.log_probs(name)[0], study.graph.y, study.graph.test_mask)
-    own = methods[last]["decision"]
-    title = methods[last]["title"] + (", first seed" if len(study.log_probs(last)) > 1 else "")
-    return None if own is None else {"method": last, "sentence": rehearsal_sentence(title, own)}
+def reference_of(study: Study, methods: dict[str, Any], chosen: str) -> dict[str, Any]:
+    """What predictions outside training look like now, and the threshold of the backtest: travels with the calibrator."""
+    fresh = ~study.graph.train_mask
+    reference, backtest = reference_summary(study.log_probs(chosen)[0][fresh]), methods[chosen]["decision"]
+    if backtest is not None and backtest["threshold"] is not None:
+        reference["promise"] = {key: backtest[key] for key in ("threshold", "max_error", "certainty")}
+    return reference
 
 
-def reference_of(study: Study, methods: dict[str, Any], last: str) -> dict[str, Any]:
-    """What predictions outside training look like now, and what was promised of them: travels with the calibrator."""
-    seen = ~study.graph.train_mask
-    found, own = reference_summary(study.log_probs(last)[0][seen]), methods[last]["decision"]
-    if own is not None and own["threshold"] is not None:
-        found["promise"] = {key: own[key] for key in ("threshold", "max_error", "certainty")}
-    return found
-
-
-def map_of(study: Study, last: str) -> dict[str, Any]:
-    """The probability map before and after the calibrator named last, first seed."""
-    found = node_map(study.log_probs("none")[0], study.log_probs(last)[0], study.graph)
-    return {"before": "none", "after": last, **found}
+def map_of(study: Study, chosen: str) -> dict[str, Any]:
+    """The probability map before and after the chosen method, first seed."""
+    nodes = node_map(study.log_probs("none")[0], study.log_probs(chosen)[0], study.graph)
+    return {"before": "none", "after": chosen, **nodes}
 
 
 def name_changes(graph: Data, methods: dict[str, Any]) -> None:

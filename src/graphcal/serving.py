@@ -5,7 +5,10 @@ that does not read the graph needs none.
 
 *Training nodes* are those of the call's ``train_mask``; else of ``train_mask=``; else those that are recognised by their
 content (`graphcal.graphs`), wherever they stand. A node that is not known to be one, or next to one, is treated as new. So
-what is said of a node does not depend on what else is in the graph.
+what is said of a node does not depend on what else is in the graph. A warning says where content does not tell.
+
+*Modes*: the model runs under ``torch.autocast`` and ``torch.inference_mode`` as you set them; the calibration computes in the
+precision of its tensors.
 
 *Cut neighbourhoods*: a sampled batch (`graphcal.context_tables`), or a model that returns its first rows only, does not show
 what a calibration reads off the graph. Rows of ``context``, a table made once on the whole graph by
@@ -30,13 +33,15 @@ from graphcal.checks import as_float, check_mask, normalisation_of
 from graphcal.context_tables import is_sampled, rows_of
 from graphcal.core import Calibration, Outputs
 from graphcal.exporting import Exportable
-from graphcal.graphs import node_keys
+from graphcal.graphs import node_keys, recognised_nodes, without_autocast
 from graphcal.observation import Pick, observe
 from graphcal.observation.calls import Call, evaluating, picked, signature_of, unwrapped, weighted_call
 from graphcal.observation.endings import logits_of
 from graphcal.observation.graph_views import graph_of_call
 from graphcal.observation.seen_models import SeenModel, two_columns
 from graphcal.observation.watching import WatchedPass, watched
+
+USER = 6  # frames from a method that `_calibrated` calls to the line that called the model
 
 
 class CalibratedModel(nn.Module):
@@ -54,11 +59,12 @@ class CalibratedModel(nn.Module):
     >>> served = gc.CalibratedModel(run.model, calibrate)
     >>> served(data.x, data.edge_index).shape  # log-probabilities
     torch.Size([500, 5])
-    >>> served.settings  # what of its arguments is saved with it
-    {}
+    >>> served.settings, served.tensors  # saved with it: pick and node_type, context and train_mask
+    ({}, {})
     """
 
     SETTINGS: ClassVar[tuple[str, ...]] = ("pick", "node_type")
+    TENSORS: ClassVar[tuple[str, ...]] = ("context", "train_mask")
 
     def __init__(
         self,
@@ -74,6 +80,8 @@ class CalibratedModel(nn.Module):
         super().__init__()
         self.model = model
         self.calibration = calibration
+        if context is not None:
+            self._check_context(context)
         self.register_buffer("_context", context, persistent=False)
         self._train_mask = train_mask
         self._pick, self._node_type, self._as_graph = pick, node_type, as_graph
@@ -81,9 +89,15 @@ class CalibratedModel(nn.Module):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What of its arguments goes into a saved file."""
-        given = {"pick": self._pick, "node_type": self._node_type}
-        return {name: value for name, value in given.items() if isinstance(value, str | int)}
+        """The arguments ``pick``, ``node_type`` and ``as_graph``, where they were given."""
+        given = {"pick": self._pick, "node_type": self._node_type, "as_graph": self._as_graph}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The arguments ``context`` and ``train_mask``, where they were given."""
+        given = {"context": self._context, "train_mask": self._train_mask}
+        return {name: torch.as_tensor(value) for name, value in given.items() if value is not None}
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Calibrated log-probabilities (N, C) of a call of the model; ``n_id=`` names the nodes of a sampled batch."""
@@ -91,6 +105,10 @@ class CalibratedModel(nn.Module):
         call = Call(args, kwargs)
         with nullcontext() if self.training else evaluating(self.model):
             logits, model = self._logits(call)
+        with without_autocast(logits.device):
+            return self._calibrated(call, logits, model, n_id)
+
+    def _calibrated(self, call: Call, logits: Tensor, model: SeenModel, n_id: Any) -> Tensor:
         if not self.calibration.reads_graph:
             self._check_classes(logits)
             return self.calibration.from_context(logits, logits.new_empty(len(logits), 0))
@@ -140,10 +158,10 @@ class CalibratedModel(nn.Module):
             output = run(None, self.model)
             logits, _ = logits_of(output, WatchedPass(), name)
             if logits is output and normalisation_of(two_columns(logits)) is None:
-                return two_columns(logits), SeenModel(inner, run, WatchedPass(), None)
+                return two_columns(as_float(logits)), SeenModel(inner, run, WatchedPass(), None)
         output, watch = watched(lambda: run(None))
         logits, ending = logits_of(output, watch, name)
-        return two_columns(logits), SeenModel(inner, run, watch, ending)
+        return two_columns(as_float(logits)), SeenModel(inner, run, watch, ending)
 
     def _graph(self, call: Call) -> Data:
         graph = self._as_graph(*call.args, **call.kwargs) if self._as_graph else None
@@ -163,20 +181,35 @@ class CalibratedModel(nn.Module):
         if self._train_mask is not None:
             graph.train_mask = check_mask(self._train_mask, int(graph.num_nodes), "train_mask", may_be_empty=True)
             return
-        known = [keys for name, keys in self.calibration.named_buffers() if name.split(".")[-1] == "train_keys"]
-        if not known or not len(known[0]):
+        remembered = [keys for name, keys in self.calibration.named_buffers() if name.split(".")[-1] == "train_keys"]
+        if not remembered or not len(remembered[0]):
             return
         keys = node_keys(graph)
-        found = None if keys is None else torch.isin(keys, known[0].to(keys.device))
-        if found is not None and bool(found.any()):
-            graph.train_mask = found
-        elif found is None or graph.x.dtype != torch.float32:
-            said = "no node features are" if found is None else f"these are in {graph.x.dtype}, and none is"
+        if keys is None:
+            self._warn_of_strangers("the call has no node features")
+            return
+        recognised, unclear = recognised_nodes(keys, remembered[0])
+        if bool(recognised.any()):
+            graph.train_mask = recognised
+        if bool(unclear.any()):
             warnings.warn(
-                f"training nodes are recognised by their features, and {said} known from the fit: all nodes are taken for new. "
-                "Say which nodes are training nodes: CalibratedModel(..., train_mask=)",
-                stacklevel=3,
+                f"{int(unclear.sum())} nodes have the features and neighbours of a training node, but not all are training "
+                "nodes: they are taken for new. Say which nodes are training nodes: CalibratedModel(..., train_mask=)",
+                stacklevel=USER,
             )
+        elif not bool(recognised.any()):
+            nodes = int(graph.num_nodes)
+            if graph.x.dtype != torch.float32:
+                self._warn_of_strangers(f"these are in {graph.x.dtype}, and no node is recognised")
+            elif nodes == self.calibration.fitted_on.get("nodes"):
+                self._warn_of_strangers(f"none of these {nodes:,} nodes, as many as in the fit, is recognised")
+
+    def _warn_of_strangers(self, reason: str) -> None:
+        warnings.warn(
+            f"Training nodes are recognised by their features, but {reason}: all nodes are taken for new. Say which "
+            "nodes are training nodes: CalibratedModel(..., train_mask=)",
+            stacklevel=USER + 1,
+        )
 
     def _outputs(self, logits: Tensor, graph: Data, model: SeenModel, call: Call) -> Outputs:
         if not self.calibration.reads_hidden:
@@ -198,12 +231,34 @@ class CalibratedModel(nn.Module):
             warnings.warn(
                 f"neighbours are missing in this call: it gets the plain form of {type(self.calibration).__name__}. For all of "
                 f"it give CalibratedModel {lacks}",
-                stacklevel=3,
+                stacklevel=USER,
             )
-            alone = Data(edge_index=torch.empty(2, 0, dtype=torch.long, device=logits.device), num_nodes=len(logits))
-            context = self.calibration.context(Outputs(logits, alone))
-            return self.calibration.from_context(logits, torch.full_like(context, torch.nan))
+            return self.calibration.from_context(logits, self._unknown_context(logits))
+        if len(ids) < len(logits):
+            raise ValueError(
+                f"n_id names {len(ids)} nodes, but the model returned {len(logits)} rows: give one for each"
+            )
         return self.calibration.from_context(logits, rows_of(table, ids[: len(logits)]))
+
+    def _unknown_context(self, logits: Tensor) -> Tensor:
+        """Rows of NaN, one for each of the logits: nothing is known of their neighbourhoods."""
+        alone = Data(edge_index=torch.empty(2, 0, dtype=torch.long, device=logits.device), num_nodes=len(logits))
+        return torch.full_like(self.calibration.context(Outputs(logits, alone)), torch.nan)
+
+    def _check_context(self, context: Tensor) -> None:
+        if not isinstance(context, Tensor) or context.dim() != 2 or not context.is_floating_point():
+            came = (
+                f"{tuple(context.shape)} of {context.dtype}" if isinstance(context, Tensor) else type(context).__name__
+            )
+            raise ValueError(f"context must be the table (N, K) that calibration.context(out) gives; got {came}")
+        if not self._by_context or self.calibration.num_classes is None:
+            return
+        width = self._unknown_context(context.new_zeros(1, self.calibration.num_classes)).shape[1]
+        if context.shape[1] != width:
+            raise ValueError(
+                f"context has {context.shape[1]} columns, but {type(self.calibration).__name__} reads {width}: make it with "
+                "context(out) of the same calibration"
+            )
 
     def _check_classes(self, logits: Tensor) -> None:
         if self.calibration.num_classes not in (None, logits.shape[1]):

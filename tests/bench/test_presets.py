@@ -135,3 +135,9 @@ def test_all_is_every_calibrator_of_this_library() -> None:
 
     assert list(small(methods="all").methods) == list(CALIBRATORS.own)
     assert list(small(methods=["all", "searched"]).methods) == [*CALIBRATORS.own, "searched"]
+
+
+@pytest.mark.parametrize("name", ["blind", "blind-labels"])
+def test_blind_evaluations_keep_the_isotonic_regression_they_were_run_with(name):
+    """Tolokers has two classes, where `isotonic` is now another method."""
+    assert read_preset(name).methods["isotonic"] == {"title": "isotonic", "calibrator": "isotonic-keep"}

@@ -75,6 +75,21 @@ def test_json_holds_the_decision(tmp_path, run):
     assert found["high"] <= found["limit"]
 
 
+def test_the_same_small_probability_for_everybody_fails(tmp_path, run):
+    """Two classes: what counts is the probability of class 1, not that class 0 is nearly always right."""
+    y = (np.arange(3000) < 69).astype(int)
+    logits = np.log(np.tile([0.999, 0.001], (3000, 1)))
+    path = write_csv(tmp_path / "p.csv", logits, y)
+    code, out, _ = run("check", path)
+    assert code == 1
+    assert "the mean probability of class 1 is 0.1 %, but 2.3 % of the 3,000 nodes are of class 1" in out
+    found = json.loads(run("check", path, "--json")[1])
+    assert (found["outcome"], found["quantity"]) == ("fail", "probability of class 1")
+    assert (found["mean_probability"], found["share"]) == pytest.approx((0.001, 0.023))
+    calibrated = write_csv(tmp_path / "c.csv", np.log(np.tile([0.977, 0.023], (3000, 1))), y)
+    assert run("check", calibrated)[0] == 0
+
+
 CLASSES = ("spam", "ham", "news", "ads")
 
 

@@ -106,7 +106,7 @@ def test_a_table_with_all_labels_draws_its_certification_rows(tmp_path):
     found = json.loads(text)
     assert code == 0
     assert found["labels"] == 1500
-    assert found["guarantee"] is True  # the draw was ours, and nothing else is decided
+    assert found["guarantee"] is False  # a backtest: these rows have labels already
 
 
 def test_the_folder_of_a_run_is_read_by_its_calibrated_predictions(tmp_path):

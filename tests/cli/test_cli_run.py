@@ -67,7 +67,9 @@ def test_the_known_picture_of_citeseer(ran):
 
 def test_files_hold_what_was_printed(ran):
     folder, record = ran
-    assert json.loads((folder / "results.json").read_text()) == record
+    saved = json.loads((folder / "results.json").read_text())
+    assert set(saved.pop("files")) == {"calibrated.parquet", "calibrator.safetensors"}
+    assert saved == record
     page = (folder / "report.html").read_text()
     assert len(page) < 1_000_000
     assert page.count(record["verdict"]) == 1

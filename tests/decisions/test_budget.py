@@ -40,3 +40,23 @@ def test_the_least_confident_come_first():
     assert "estimate" in members.sentence
     with pytest.raises(ValueError, match=r"budget must lie in 1\.\.3"):
         spend(log_probs, y, certify, 4)
+
+
+def test_labelled_nodes_at_the_cut_count():
+    """Ties at the cut: a labelled node as worthy as the last look is evidence about it."""
+    conf = torch.full((60,), 0.7, dtype=torch.double)
+    y, certify = torch.zeros(60, dtype=torch.long), torch.arange(60) < 20
+    looks = spend(torch.stack([conf, 1 - conf], 1).log(), y, certify, 10)
+    assert looks.recall is None
+    assert looks.found.high < 10  # 20 right nodes of equal confidence; without them nothing would be said
+
+
+def test_the_estimate_lies_in_its_interval():
+    """Probabilities that expect 8 errors where the labels show none: the labels win, and the sum is named."""
+    rng = np.random.default_rng(0)
+    conf = torch.from_numpy(rng.uniform(0.55, 0.65, 2000))
+    y, certify = torch.zeros(2000, dtype=torch.long), torch.from_numpy(rng.permutation(2000) < 500)
+    looks = spend(torch.stack([conf, 1 - conf], 1).log(), y, certify, 400)
+    assert looks.found.low <= looks.found.value <= looks.found.high < looks.expected
+    assert "Their probabilities sum to" in looks.sentence
+    assert "they are not calibrated" in looks.sentence

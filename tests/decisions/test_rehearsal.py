@@ -16,15 +16,19 @@ def test_half_of_the_nodes_at_most_500_certify_and_the_rest_is_decided():
     found = rehearse(log_probs, y, nodes)
     assert found["labels"] == 500
     assert found["nodes"] == 2500
-    assert found["guarantee"] is True
+    assert found["guarantee"] is False  # these nodes have labels already
     assert 0 < found["errors"] <= found["errors_at_most"]
     assert rehearse(log_probs, y, nodes) == found
     assert rehearse(log_probs, y, nodes, seed=1) != found
     small = rehearse(log_probs, y, torch.arange(4000) < 600)
     assert small["labels"] == 300
-    said = rehearsal_sentence("TS", found)
-    assert said.startswith(f"With TS: {found['approved']:,} of 2,500 nodes")
-    assert f"{found['errors']:,} are in fact wrong" in said
+    said = rehearsal_sentence("TS", found, "rows")
+    share = f"{found['approved']:,} ({100 * found['approved'] / 2500:.0f} %)"
+    assert said.startswith("Backtest with TS: of 3,000 labelled test rows, 500 drawn at random certify")
+    assert f"{share} of the others would be decided with at most 5 % errors" in said
+    assert f"{found['errors']:,} of them are in fact wrong" in said
+    assert said.endswith("For unlabelled rows run: graphcal decide.")
+    assert "guarantee" not in said
 
 
 def test_where_nothing_is_decided_the_target_that_would_do_is_named():
@@ -36,7 +40,8 @@ def test_where_nothing_is_decided_the_target_that_would_do_is_named():
     said = rehearsal_sentence("TS", found)
     target = next(t for t, n in zip(found["curve"]["targets"], found["curve"]["decided"]) if n)
     assert 0.1 < target < 0.3
-    assert f"a target of at most {100 * target:g} % errors would decide" in said
+    assert "none of the others would be decided with at most 5 % errors" in said
+    assert f"with a target of {100 * target:g} %" in said
     assert "guarantee" not in said
 
 

@@ -40,3 +40,22 @@ def test_p_values_and_the_step():
     np.testing.assert_allclose(conformal_p_values(conf, wrong, certify, ~certify), [1 / 4, 2 / 4])
     assert benjamini_hochberg(np.array([0.01, 0.04, 0.9]), 0.1).tolist() == [True, True, False]
     assert benjamini_hochberg(np.array([]), 0.1).tolist() == []
+
+
+def test_a_wrong_node_of_equal_confidence_counts():
+    conf = np.array([0.9, 0.8, 0.9, 0.7])
+    wrong, certify = np.array([1, 0, 0, 0], bool), np.array([1, 1, 0, 0], bool)
+    np.testing.assert_allclose(conformal_p_values(conf, wrong, certify, ~certify), [2 / 3, 2 / 3])
+
+
+@pytest.mark.slow
+def test_ties_keep_the_rate():
+    rng, shares = np.random.default_rng(0), []
+    for _ in range(TIMES):
+        conf = np.round(rng.uniform(0.6, 1, 900), 1)
+        wrong = rng.random(900) < 1.1 * (1 - conf) + 0.05
+        certify = np.zeros(900, bool)
+        certify[rng.permutation(900)[:300]] = True
+        chosen = select_on_average(conf, wrong, certify, ~certify, 0.1)
+        shares.append(wrong[chosen].mean() if chosen.any() else 0.0)
+    assert np.mean(shares) <= 0.1 + 3.5 * np.std(shares) / np.sqrt(TIMES)

@@ -99,3 +99,30 @@ def test_sets_count_what_they_say():
     assert held.nodes.tolist() == [[1, 2, 3]]
     more = with_more_labels(sets, 2.0)
     assert more.labelled.tolist() == [[1, 3, 4, 5]]
+
+
+def adversarial(f, rate, shape, times, labels=200, max_error=0.1):
+    """Share of draws in which the walk breaks its target: a share ``f`` of the pool is labelled, errors near the target."""
+    rng, nodes, broken = np.random.default_rng(11), round(labels / f), 0
+    for _ in range(times):
+        conf = np.linspace(0.99, 0.8, nodes)
+        slope = {"flat": 0.0, "rising": 0.5, "falling": -0.5}[shape]
+        chance = np.clip(rate * (1 + slope * np.linspace(-1, 1, nodes)), 0, 1)
+        wrong = rng.random(nodes) < chance
+        certify = np.zeros(nodes, bool)
+        certify[rng.choice(nodes, labels, replace=False)] = True
+        chosen = decided(conf, wrong, certify, max_error)
+        broken += chosen.any() and wrong[chosen].mean() > max_error
+    return broken / times
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", ["flat", "rising", "falling"])
+@pytest.mark.parametrize("rate", [0.09, 0.1, 0.12])
+@pytest.mark.parametrize("f", [0.1, 0.5, 0.95])
+def test_the_walk_keeps_its_level_in_settings_built_to_break_it(f, rate, shape):
+    assert adversarial(f, rate, shape, 1000) <= broken_at_most(RISK, 1000)
+
+
+def test_the_walk_keeps_its_level_at_the_target():
+    assert adversarial(0.5, 0.1, "flat", 200) <= broken_at_most(RISK, 200)

@@ -49,10 +49,10 @@ def test_the_same_source_stays_valid(reference):
 
 def test_a_change_of_confidences_is_drift_in_its_window(reference):
     fine, other = stream(1000, seed=2)[0], stream(1000, sharp=0.4, seed=3)[0]
-    found = watch(reference, torch.cat([fine, other]), time=["monday"] * 1000 + ["tuesday"] * 1000)
+    found = watch(reference, torch.cat([fine, other]), time=[1] * 1000 + [2] * 1000)
     assert found.status == "drifting"
     assert [bool(w.drifting) for w in found.windows] == [False, True]
-    assert "tuesday: confidences" in found.sentence
+    assert "2: mean confidence is 0.77 in the rows of the fit and 0.56 in this window" in found.sentence
 
 
 def test_boasting_shows_in_the_slope_and_breaks_the_promise(reference):
@@ -80,7 +80,9 @@ def test_degrees_are_compared_on_the_graph():
     log_probs = stream(600)[0]
     reference = reference_summary(log_probs, graph)
     assert watch(reference, log_probs, graph=graph).status == "still valid"
-    assert "degrees" in watch(reference, log_probs, graph=denser).windows[0].drifting
+    changed = watch(reference, log_probs, graph=denser).windows[0]
+    assert changed.comparison.covariate == "degree"
+    assert "mean degree is" in changed.drifting[0]
 
 
 def test_windows_and_refusals(reference):
@@ -116,7 +118,7 @@ def test_the_command_reads_the_calibrators_reference(tmp_path, reference):
     for arguments, message in (
         ([bare, tmp_path / "p.parquet"], "does not say what its predictions looked like"),
         ([tmp_path / "none", tmp_path / "p.parquet"], "no saved calibration at"),
-        ([path, tmp_path / "p.parquet", "--time", "day"], "no column 'day' with the time"),
+        ([path, tmp_path / "p.parquet", "--time", "day"], "no column 'day'"),
         ([path, tmp_path / "p.parquet", "--threshold", "0.9"], "give both or neither"),
     ):
         done = CliRunner().invoke(app, ["watch", *map(str, arguments)])
@@ -148,3 +150,36 @@ def test_examples_say_what_happens(module):
     found = doctest.testmod(module)
     assert found.attempted > 0
     assert found.failed == 0
+
+
+def test_time_orders_the_labels_and_the_windows(reference):
+    """Errors that all come first refute the promise early, wherever their rows stand in the table."""
+    log_probs, y = stream(2000, seed=6)
+    conf, pred = log_probs.exp().max(1)
+    approved = np.flatnonzero((conf >= reference["promise"]["threshold"]).numpy())
+    y = pred.clone()
+    y[approved[-40:]] = (pred[approved[-40:]] + 1) % 4  # the last rows are wrong, and the oldest
+    found = watch(reference, log_probs, y, np.arange(2000)[::-1])
+    plain = watch(reference, log_probs, y)
+    assert found.risk.broken_after <= 10
+    assert plain.risk.broken_after is None or plain.risk.broken_after > 10
+    assert found.windows[0].name.startswith("0 ")
+
+
+def test_the_level_is_shared_by_the_windows(reference, monkeypatch):
+    seen = []
+    real = watching.calibration_slope
+    monkeypatch.setattr(
+        watching, "calibration_slope", lambda c, r, certainty: (seen.append(certainty), real(c, r, certainty))[1]
+    )
+    log_probs, y = stream(3000, seed=1)
+    watch(reference, log_probs, y, np.arange(3000) // 500)
+    assert seen == pytest.approx([1 - 0.01 / 6] * 6)
+
+
+def test_text_is_not_a_time(reference, tmp_path):
+    log_probs, _ = stream(300)
+    with pytest.raises(ValueError, match="text does not sort as time does"):
+        watch(reference, log_probs, time=["w1", "w10", "w2"] * 100)
+    with pytest.raises(ValueError, match="without gaps"):
+        watch(reference, log_probs, time=[1.0, float("nan"), 2.0] * 100)

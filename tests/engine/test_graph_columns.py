@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Data
 
 from conftest import random_graph
-from graphcal.engine.graph_columns import log_opinion, node_features, walk_means, walk_sums
+from graphcal.engine.graph_columns import WIDEST, FactUnits, log_opinion, node_features, walk_means, walk_sums
 from graphcal.graphs import structure
 from small_outputs import linear_outputs, neighbours
 
@@ -75,3 +75,18 @@ def test_a_one_way_edge_does_not_come_back():
     assert graph.returning.tolist() == [0, 0, 0]
     _, two = walk_sums(graph, torch.eye(3, dtype=torch.double))
     assert two[0].tolist() == [0, 0, 1]
+
+
+def test_facts_are_clamped_to_the_range_that_was_seen():
+    """Beyond the largest and the smallest fact of the fit nothing changes; no range is wider than WIDEST."""
+    facts = torch.tensor(
+        [[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [torch.nan, 100.0]] + [[1.0, 0.0]] * 96, dtype=torch.double
+    )
+    units = FactUnits.of(facts)
+    far = units(torch.tensor([[-50.0, -50.0], [50.0, 1e6]], dtype=torch.double))
+    seen = units(facts)
+    assert far[:, 0].tolist() == [float(seen[0, 0]), float(seen[2, 0])]
+    assert far[:, 1].tolist() == [float(seen[0, 1]), WIDEST]
+    assert float(seen[3, 0]) == 0.0  # unknown: average
+    between = units(torch.tensor([[1.05, 0.0]], dtype=torch.double))
+    assert float(seen[1, 0]) < float(between[0, 0]) < float(seen[2, 0])

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from graphcal import files
 from graphcal.files import check_writable, sweep, write_atomically
 
 WRITER = """
@@ -26,10 +25,7 @@ while True:
 
 
 @pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_writer_leaves_a_whole_file(
-    kind: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "STALE_SECONDS", 0.0)
+def test_a_killed_writer_leaves_a_whole_file(kind: signal.Signals, tmp_path: Path) -> None:
     rng, path = random.Random(0), tmp_path / "results.json"
     for _ in range(5):
         with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE) as writer:
@@ -44,8 +40,7 @@ def test_a_killed_writer_leaves_a_whole_file(
     assert [p.name for p in tmp_path.iterdir()] == ["results.json"]
 
 
-def test_a_partial_file_that_is_being_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "STALE_SECONDS", 0.0)
+def test_a_partial_file_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
     dead = tmp_path / ".results.json.123.0badf00d"
     dead.write_bytes(b"half")
     mine = tmp_path / ".bashrc"

@@ -16,7 +16,11 @@ from conftest import random_graph
 from graphcal import persist
 from graphcal.core import Outputs, blinded
 from graphcal.engine.graph_columns import ALONE, GRAPH_FACTS
-from graphcal.methods import GraphScaling, TemperatureScaling
+from graphcal.engine.node_order import fitting_order
+from graphcal.methods import GraphScaling, TemperatureScaling, stacked_fit
+from graphcal.methods.graph_scaling import GraphScaled
+from graphcal.methods.stacked_fit import Member, Problem, Stack
+from graphcal.methods.temperature import SMALLEST_SCALE
 from small_outputs import linear_outputs, model_outputs, permuted
 
 
@@ -136,6 +140,28 @@ def test_labelled_neighbours_help_where_classes_cluster(out):
     assert unseen_nll(with_labels(out), out.graph) < unseen_nll(GraphScaling().fit(out, on=on)(out), out.graph) + 0.01
     elsewhere = permuted(out, torch.arange(out.num_nodes).flip(0))  # another graph: its labels are not known
     assert torch.isfinite(with_labels(elsewhere)).all()
+
+
+def test_labels_of_neighbours_are_read_on_the_graph_of_the_fit_alone(out):
+    """On any other graph, of the same size or larger, the numbers of labelled nodes name other nodes."""
+    fitted = GraphScaling(labelled_neighbours=True).fit(out, on=out.graph.val_mask)
+    width = 2 * out.num_classes
+
+    def of_labels(edge_index, nodes, train_mask):
+        graph = Data(edge_index=edge_index, num_nodes=nodes, train_mask=train_mask)
+        logits = torch.cat([out.logits, out.logits[: nodes - out.num_nodes]])
+        return fitted.context(Outputs(logits, graph))[:, -width:].nan_to_num()
+
+    edges, train, N = out.graph.edge_index, out.graph.train_mask, out.num_nodes
+    assert of_labels(edges, N, train).abs().sum() > 0
+    longer = torch.cat([train, torch.zeros(5, dtype=torch.bool)])
+    for other in (
+        (edges[:, 1:], N, train),
+        (edges.flip(1)[:, 2:], N, train),
+        (edges, N, ~train),
+        (edges, N + 5, longer),
+    ):
+        assert of_labels(*other).abs().sum() == 0
 
 
 # ------------------------------------------------------------------------------------------------------------ keep and free
@@ -345,3 +371,74 @@ def test_on_the_synthetic_graph_its_error_is_not_above_a_temperatures():
     assert scores["ours"].nll < scores["ts"].nll
     assert scores["keep"].nll < scores["ts"].nll
     assert scores["ours"].accuracy >= scores["ts"].accuracy
+
+
+def reversed_outputs(labels: int, lowered: float, seed: int) -> Outputs:
+    """400 rows without edges, five classes, the logit of the true class lowered: NLL falls as the scale turns negative."""
+    g = torch.Generator().manual_seed(seed)
+    y, z = torch.randint(0, 5, (400,), generator=g), torch.randn(400, 5, generator=g)
+    z[torch.arange(400), y] -= lowered
+    return Outputs(z, Data(y=y, val_mask=torch.arange(400) < labels, num_nodes=400))
+
+
+def members_of(
+    out: Outputs, monkeypatch: pytest.MonkeyPatch, **settings: str
+) -> tuple[GraphScaled, list[dict[str, Member]]]:
+    judged: list[dict[str, Member]] = []
+    judge = Problem.judge
+
+    def recorded(self: Problem, members: dict[str, Member], keep: bool) -> Stack:
+        judged.append(members)
+        return judge(self, members, keep)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Problem, "judge", recorded)
+        fitted = GraphScaling(**settings).fit(out, on=out.graph.val_mask)
+    return fitted, judged
+
+
+@pytest.mark.parametrize("predictions", ["free", "keep"])
+@pytest.mark.parametrize(("labels", "lowered", "seed"), [(30, 1.0, 0), (12, 0.0, 1), (12, 0.0, 2), (12, 0.0, 3)])
+def test_temperature_scaling_inside_the_stack_has_a_positive_scale(labels, lowered, seed, predictions, monkeypatch):
+    out = reversed_outputs(labels, lowered, seed)
+    fitted, judged = members_of(out, monkeypatch, predictions=predictions)
+    ts = fitted.theta[:, fitted.members.index("ts"), 0]
+    assert (ts >= SMALLEST_SCALE).all()
+    if lowered:
+        assert (ts == SMALLEST_SCALE).all()  # that of TS alone
+        assert float(TemperatureScaling().fit(out, on=out.graph.val_mask).scale) == pytest.approx(SMALLEST_SCALE)
+    pred = out.pred[fitting_order(out, out.graph.val_mask)]
+    for members in judged:
+        assert torch.equal(members["ts"].unseen.argmax(-1), pred)  # of every leave-one-out fit too
+
+
+def test_a_positive_scale_is_left_as_it_is(out, monkeypatch):
+    monkeypatch.setattr(stacked_fit, "SMALLEST_SCALE", -1e9)
+    unclamped = GraphScaling().fit(out, on=out.graph.val_mask)
+    monkeypatch.undo()
+    fitted = GraphScaling().fit(out, on=out.graph.val_mask)
+    for name in ("theta", "weights", "sharpness"):
+        torch.testing.assert_close(getattr(fitted, name), getattr(unclamped, name), atol=1e-9, rtol=0)
+
+
+def test_the_note_says_how_the_fitted_nodes_differ():
+    """Fitted on hubs, the note says so; fitted on random nodes it does not."""
+    g = torch.Generator().manual_seed(0)
+    nodes = 3000
+    hubs = torch.rand(nodes, generator=g) < 0.3
+    source = torch.randint(nodes, (6000,), generator=g)
+    target = hubs.nonzero().flatten()[torch.randint(int(hubs.sum()), (6000,), generator=g)]
+    edges = torch.cat([torch.stack([source, target]), torch.stack([target, source])], 1)
+    y = torch.randint(4, (nodes,), generator=g)
+    logits = torch.randn(nodes, 4, generator=g)
+    logits[torch.arange(nodes), y] += 1.5
+    masks = {name: torch.zeros(nodes, dtype=torch.bool) for name in ("train_mask", "test_mask")}
+    out = gc.Outputs(logits, Data(edge_index=edges, y=y, num_nodes=nodes, val_mask=hubs, **masks))
+    few = torch.zeros(nodes, dtype=torch.bool)
+    few[hubs.nonzero().flatten()[:400]] = True
+    note = gc.GraphScaling().fit(out, on=few).note
+    assert "mean degree is" in note
+    assert "may not carry over" in note
+    random = torch.zeros(nodes, dtype=torch.bool)
+    random[torch.randperm(nodes, generator=g)[:400]] = True
+    assert "carry over" not in gc.GraphScaling().fit(out, on=random).note

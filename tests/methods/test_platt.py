@@ -28,6 +28,28 @@ def test_platt_for_two_classes_is_logistic_regression():
     assert float(fitted.bias[1]) == pytest.approx(reference.intercept_[0], abs=0.05)
 
 
+def test_platt_for_two_classes_is_logistic_regression_on_smoothed_targets():
+    from sklearn.linear_model import LogisticRegression
+
+    g = torch.Generator().manual_seed(1)
+    graph = random_graph(nodes=400, classes=2, train=20, val=300)
+    logits = torch.randn(400, 2, generator=g, dtype=torch.double)
+    odds = logits[:, 1] - logits[:, 0]
+    graph.y = (torch.rand(400, generator=g) < (2 * odds - 1.5).sigmoid()).long()
+    out, on = with_logits(logits, graph), graph.val_mask
+    y, x = graph.y[on].numpy(), odds[on, None].numpy()
+    positive, negative = y.sum(), len(y) - y.sum()
+    target = np.where(y == 1, (positive + 1) / (positive + 2), 1 / (negative + 2))  # Platt 1999, section 2.2
+    both = LogisticRegression(C=np.inf, tol=1e-12, max_iter=1000).fit(
+        np.concatenate([x, x]), np.repeat([1, 0], len(y)), np.concatenate([target, 1 - target])
+    )
+    fitted = Platt().fit(out, on)
+    assert fitted.slope.tolist() == pytest.approx([both.coef_[0, 0]] * 2, abs=1e-6)
+    assert fitted.bias.tolist() == pytest.approx([-both.intercept_[0], both.intercept_[0]], abs=1e-6)
+    expected = both.predict_proba(odds[:, None].numpy())
+    np.testing.assert_allclose(fitted(out).exp().numpy(), expected, atol=1e-6)
+
+
 def test_each_class_is_at_the_minimum_of_its_own_cross_entropy():
     out = model_outputs(random_graph(nodes=600, train=60, val=300)).to(torch.float64)
     on, fitted = out.graph.val_mask, Platt().fit(out, out.graph.val_mask)

@@ -8,6 +8,7 @@ from graphcal.metrics import block_ece_interval, ece, ece_floor, ece_interval, e
 from graphcal.metrics.bins import bin_of, equal_width_edges
 from graphcal.metrics.intervals import (
     block_noise,
+    drawn_normal,
     gap_moments,
     gap_shape,
     gaps_by_node,
@@ -16,6 +17,8 @@ from graphcal.metrics.intervals import (
     random_blocks,
     resampled_noise,
     residuals_of,
+    smallest,
+    smoothed_gaps,
 )
 
 # A calibrated model is covered with 97.5 % (its error, 0, can be missed on one side only). With 400 simulations chance alone
@@ -212,3 +215,37 @@ def test_blocks_of_many_nodes_have_the_covariance_of_resampled_blocks(monkeypatc
     few = block_ece_interval(*binary(conf, right), edges, nodes, bins=5, draws=2000)
     monkeypatch.setattr("graphcal.metrics.inputs.RESAMPLE_UP_TO", 100)
     assert block_ece_interval(*binary(conf, right), edges, nodes, bins=5, draws=2000) == pytest.approx(few, abs=0.005)
+
+
+def test_the_smallest_error_is_exact_to_five_digits():
+    for wanted in (0.0123456, 0.5, 0.98765):
+        assert smallest(lambda theta, wanted=wanted: theta >= wanted) == pytest.approx(wanted, abs=1e-5)
+
+
+def test_gaps_of_drawn_blocks_are_means_over_the_nodes_drawn():
+    """Blocks have different sizes, so the number of drawn nodes varies: equal residuals have no noise."""
+    edges = torch.tensor(
+        [[0] * 5 + list(range(1, 6)), list(range(1, 6)) + [0] * 5]
+    )  # a star of six, and four nodes alone
+    by_node = torch.full((10, 1), -0.3, dtype=torch.float64)
+    noise = block_noise(by_node, edges, torch.arange(10), 200, torch.Generator().manual_seed(0))
+    assert float(noise.abs().max()) < 1e-12
+
+
+def test_normal_noise_keeps_small_variances():
+    """A rare bin has a thousandth of the variance of a full one, and is not without noise."""
+    drawn = drawn_normal(torch.diag(torch.tensor([1.0, 1e-3, 0.0]).double()), 20_000, torch.Generator().manual_seed(0))
+    assert drawn.std(dim=0).tolist() == pytest.approx([1.0, 1e-3**0.5, 0.0], rel=0.03)
+
+
+def test_smoothed_gaps_keep_a_line_and_drop_noise():
+    """Residuals on a line over the bins come back whole; a rest that is all noise goes, one beyond noise nearly stays."""
+    count = torch.tensor([[100.0, 300.0, 100.0, 500.0]]).double()
+    line = count / 1000 * (0.1 - 0.02 * torch.arange(4).double())
+    g = torch.Generator().manual_seed(0)
+    noise = 0.01 * torch.randn(4000, 1, 4, generator=g, dtype=torch.float64)
+    torch.testing.assert_close(smoothed_gaps(line, noise, count), line)
+    zigzag = torch.tensor([[1.0, -1.0, 1.0, 0.0]]).double()
+    torch.testing.assert_close(smoothed_gaps(line + 1e-4 * zigzag, noise, count), line, atol=2e-4, rtol=0)
+    far = smoothed_gaps(line + zigzag, noise, count)
+    torch.testing.assert_close(far, line + zigzag, atol=1e-3, rtol=0)

@@ -120,7 +120,7 @@ def test_the_slider_says_how_many_nodes_are_decided(opened, method):
         said = page.locator("#decided-detail").inner_text().replace("\u00a0", " ")
         assert f"at most {100 * curve['targets'][k]:g} % errors" in said
         if curve["decided"][k]:
-            assert f"{curve['total'] - curve['decided'][k]:,} need a person" in said
+            assert f"{curve['total'] - curve['decided'][k]:,} would need a person" in said
             assert page.locator("#risk .cut").count() == 1
         width = float(page.locator("#decided-share").get_attribute("width"))
         assert width == pytest.approx(300 * curve["decided"][k] / curve["total"])

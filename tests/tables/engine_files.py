@@ -103,18 +103,10 @@ def write_kumo(path, z, ids, classes):
 
 
 def write_gigl(folder, z, ids, emb=True):
-    """Avro shards: embeddings, or the arg-max alone."""
-    import fastavro
-
+    """Shards of embeddings, or of the arg-max alone; GiGL's Avro as Parquet."""
     folder.mkdir(parents=True)
-    value = ("emb", {"type": "array", "items": "float"}) if emb else ("pred", "float")
-    fields = [("node_id", "long"), ("node_type", "string"), value]
-    schema = {"type": "record", "name": "row", "fields": [{"name": n, "type": t} for n, t in fields]}
     for part, rows in enumerate(np.array_split(np.arange(len(z)), 2)):
-        records = [
-            {"node_id": int(r), "node_type": "0", value[0]: z[r].tolist() if emb else float(z[r].argmax())}
-            for r in rows
-        ]
-        with open(folder / f"shard_{part:08d}.avro", "wb") as file:
-            fastavro.writer(file, schema, records)
+        values = {"emb": pa.array(z[rows].astype("f4").tolist())} if emb else {"pred": z[rows].argmax(1).astype("f4")}
+        columns = {"node_id": rows, "node_type": ["0"] * len(rows), **values}
+        pq.write_table(pa.table(columns), folder / f"shard_{part:08d}.parquet")
     return folder

@@ -155,13 +155,15 @@ def test_graphstorm_faults(tmp_path):
 
 
 def test_gigl_embeddings_are_logits_and_an_arg_max_is_refused(tmp_path):
-    pytest.importorskip("fastavro")
     labels = write_labels(tmp_path / "labels.parquet", np.arange(len(Y)), Y)
     found = read_table(write_gigl(tmp_path / "emb", Z, IDS), source="gigl", labels=labels)
     torch.testing.assert_close(found.log_probs.double(), LOG_P, atol=1e-5, rtol=0)
     assert found.y.tolist() == Y.tolist()
     with pytest.raises(ValueError, match="cannot be calibrated; give its embeddings table"):
         read_table(write_gigl(tmp_path / "pred", Z, IDS, emb=False), source="gigl")
+    (tmp_path / "emb" / "shard_00000002.avro").write_bytes(b"Obj")
+    with pytest.raises(ValueError, match=r"shard_00000002\.avro: Avro files are not read\. Write the table as Parquet"):
+        read_table(tmp_path / "emb", source="gigl")
 
 
 def test_neo4j_has_the_order_of_the_model(tmp_path):

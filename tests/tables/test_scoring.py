@@ -65,7 +65,7 @@ def test_rows_ids_and_other_columns_stay(folder, tmp_path):
     np.testing.assert_allclose(found["calibrated_confidence"].to_numpy(), probs.max(1), atol=1e-7)
     assert (summary["rows"], summary["files"], summary["kept"]) == (3000, 6, 0)
     assert summary["drift"]["confidence_shift"] < 1e-3
-    assert json.loads((tmp_path / "score.json").read_text())["rows"] == 3000
+    assert json.loads((tmp_path / "_score.json").read_text())["rows"] == 3000
     kept = score(folder / "ts.safetensors", folder / "preds", tmp_path / "all", keep_scores=True)
     assert kept["rows"] == 3000
     assert set(SCORES) < set(pq.read_schema(tmp_path / "all" / "part-0.parquet").names)
@@ -126,7 +126,7 @@ def test_killed_three_times_and_resumed_it_gives_the_same_bytes(folder, tmp_path
     whole = digests(out)
     assert all(one.items() <= whole.items() for one in seen)  # what has its name is whole
     assert summary["kept"] == 2
-    assert summary["profile"] == json.loads((tmp_path / "whole" / "score.json").read_text())["profile"]
+    assert summary["profile"] == json.loads((tmp_path / "whole" / "_score.json").read_text())["profile"]
     assert not [p for p in out.iterdir() if p.name.startswith(".")]
     score(folder / "ts.safetensors", folder / "preds", tmp_path / "again")
     assert digests(tmp_path / "again") == whole
@@ -176,7 +176,7 @@ def test_faults_name_the_file_and_leave_nothing_half_done(folder, tmp_path, faul
     with pytest.raises(ValueError, match=message):
         score(folder / "ts.safetensors", tmp_path / "p", tmp_path / "out")
     assert not (tmp_path / "out" / "part-1.parquet").exists()
-    assert not (tmp_path / "out" / "score.json").exists()
+    assert not (tmp_path / "out" / "_score.json").exists()
     assert not [p for p in tmp_path.rglob(".*") if p.is_file()]
 
 

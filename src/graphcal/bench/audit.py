@@ -4,8 +4,9 @@
     graphcal bench audit ARCHIVE.zip --against results    # measure again; anything that differs is named
 
 Checked are: the scores in the records against those of the archived log-probabilities; NAME-runs.csv against the same; and
-NAME-tests.csv, each method against the row's best by ECE, NLL and Brier score, p-values corrected by Holm. Scores on nodes other
-than test nodes, and those that need the graph (worst slices), cannot be measured again: what they need is not kept.
+NAME-tests.csv, each method against the row's best by ECE, NLL and Brier score, p-values corrected by Holm over all pairs of the
+row. Scores on nodes other than test nodes, and those that need the graph (worst slices), cannot be measured again: what they need
+is not kept.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def check_runs(plan: Mapping[str, Any], store: Store, file: Path, found: Audit) 
 
 
 def paired_tests(plan: Mapping[str, Any], store: Store) -> list[dict[str, str]]:
-    """Each method of each row against the row's best, by every tested metric; p-values corrected by Holm."""
+    """Each method of each row against the row's best, by every tested metric; p-values corrected for all pairs."""
     lines = []
     for place, methods in complete_rows(plan, store):
         for metric in TESTED if len(methods) > 1 else ():

@@ -68,7 +68,7 @@ def _legend(table: Table) -> Paragraph:
     pieces = [Text("Mean ± sd over runs.")]
     if table.preset.kind == "table":
         same_nodes = ": a paired test on the same nodes tells it apart from every other method in the row "
-        pieces += [Text(" "), Text("Bold", "bold"), Text(f"{same_nodes}(Holm, {LEVEL:.0%}); ")]
+        pieces += [Text(" "), Text("Bold", "bold"), Text(f"{same_nodes}(Holm over all pairs, {LEVEL:.0%}); ")]
         pieces += [Text("italic", "italic"), Text(": not told apart from the row's best.")]
     if table.preset.metric == "ece":
         floor = "the ECE expected of a perfectly calibrated model on these nodes"

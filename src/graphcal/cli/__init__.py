@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 
 import typer
 
@@ -41,6 +42,9 @@ for panel, commands in PANELS.items():
         app.command(rich_help_panel=panel)(command)
 
 
+SOFTWARE_ERROR = 70  # EX_SOFTWARE of sysexits.h
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"graphcal {__version__}")
@@ -55,7 +59,7 @@ def _root(
 
 
 def main() -> None:
-    """The console entry point: bad input is one clear line and exit code 2, never a traceback."""
+    """The console entry point: bad input is one clear line and exit code 2, a fault of ours a traceback and 70."""
     try:
         app()
     except BrokenPipeError:  # whoever read our output has enough of it
@@ -64,6 +68,9 @@ def main() -> None:
     except (ValueError, OSError) as error:
         typer.secho(f"graphcal: {error}", fg="red", err=True)
         sys.exit(2)
+    except Exception:  # exit codes 1 and 3 are answers of `check`, `decide` and `watch`
+        traceback.print_exc()
+        sys.exit(SOFTWARE_ERROR)
     except KeyboardInterrupt:
         typer.secho("graphcal: interrupted", fg="red", err=True)
         sys.exit(130)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from graphcal.cli import completion
+from graphcal.cli.console import plain_console
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -73,7 +74,6 @@ def graph_of(
 
     What is noticed while they are read is said on the error stream.
     """
-    from rich.console import Console
 
     from graphcal import datasets
 
@@ -84,7 +84,7 @@ def graph_of(
         return datasets.load(dataset, protocol or None, labels_per_class, split)
     data = datasets.read(dataset, **_columns(columns), delimiter=delimiter)
     for note in data.get("notes", []):
-        Console(stderr=True).print(note, style="dim", highlight=False, markup=False)
+        plain_console(stderr=True).print(note, style="dim")
     return data
 
 
@@ -105,8 +105,22 @@ def _columns(text: str) -> dict[str, Any]:
 
 def predictions_in(path: Path) -> Path:
     """The calibrated predictions in a folder that `graphcal run` or `graphcal calibrate` wrote; any other path as it is."""
-    found = path / "calibrated.parquet"
-    return found if found.is_file() else path
+    return _file_in(path, "calibrated.parquet")
+
+
+def calibrator_in(path: Path) -> Path:
+    """The calibrator in a folder that `graphcal run` or `graphcal calibrate` wrote; any other path as it is."""
+    return _file_in(path, "calibrator.safetensors")
+
+
+def _file_in(folder: Path, name: str) -> Path:
+    """A file of a folder whose files belong to its results.json."""
+    if not (folder / name).is_file():
+        return folder
+    from graphcal.reports.records import check_folder
+
+    check_folder(folder)
+    return folder / name
 
 
 def column_names(text: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from graphcal.cli.completion import complete_preset
+from graphcal.cli.console import plain_console
 
 if TYPE_CHECKING:
     from graphcal.bench.session import Session
@@ -61,9 +62,8 @@ def bench(
 
     Kill it at any moment and give the same command again: only the cells in flight are lost.
     """  # fmt: skip
-    from rich.console import Console
 
-    console = Console()
+    console = plain_console()
     if preset == "list":
         return _list(console)
     if preset == "status":
@@ -178,12 +178,11 @@ def _unavailable(session: Session, console: Any) -> None:
 
 def _run(session: Session, engine: Any, workers: int) -> bool:
     """Compute what is left, showing how far it is; True when the user stopped it."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from graphcal.bench.costs import clock
 
-    console = Console(stderr=True)
+    console = plain_console(stderr=True)
     _unavailable(session, console)
     total, due = len(session.cells), [0.0]
     columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} cells")]

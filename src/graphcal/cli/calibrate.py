@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
-import sys
 from pathlib import Path
 
 import typer
@@ -29,7 +27,7 @@ def calibrate(
         "auto",
         metavar="NAME,...",
         autocompletion=complete_calibrators,
-        help="Calibrators to compare, separated by commas; the last one's predictions are written.",
+        help="Calibrators to compare, separated by commas; the predictions of the chosen one are written.",
     ),
     kind: str = KIND,
     classes: str = CLASSES,
@@ -55,23 +53,15 @@ def calibrate(
     graphcal calibrate preds/ --labels labels.parquet --edges edges.parquet
     graphcal calibrate scores.csv --kind logits --calibrator ts,isotonic
     """
-    from rich.console import Console
 
-    from graphcal.cli.run import show_results
+    from graphcal.cli.run import save_and_show
     from graphcal.files import check_writable
     from graphcal.pipeline import calibrate_files
     from graphcal.tables.reading import read_table
 
-    console, names = Console(stderr=True), column_names(columns)
+    names = column_names(columns)
     check_writable(out)
     table = read_table(predictions, kind, layout, classes, labels, names, split, source)
-    chosen = [name.strip() for name in calibrator.split(",") if name.strip()]
-    results = calibrate_files(table, edges, final_layer, chosen, seed, bins, names)
-    for note in results.record["notes"]:
-        console.print(f"[dim]{note}[/]", highlight=False)
-    results.record["command"] = "graphcal " + " ".join(sys.argv[1:])
-    page = results.save(out)
-    if json:
-        typer.echo(json_format.dumps(results.record))
-    else:
-        show_results(results, page)
+    calibrators = [name.strip() for name in calibrator.split(",") if name.strip()]
+    results = calibrate_files(table, edges, final_layer, calibrators, seed, bins, names)
+    save_and_show(results, out, json)

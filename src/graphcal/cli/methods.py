@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from graphcal.cli.completion import complete_calibrator
+from graphcal.cli.console import plain_console
 from graphcal.plugins import announced
 
 if TYPE_CHECKING:
@@ -75,7 +76,6 @@ def described(recipe: type[Recipe]) -> dict[str, Any]:
 
 
 def _print_card(name: str, card: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=f"{name}: {card.get('title', name)}", show_header=False, box=None, title_justify="left")
@@ -98,13 +98,12 @@ def _print_card(name: str, card: dict[str, Any]) -> None:
     for key, value in rows.items():
         if value is not None:
             table.add_row(key, str(value))
-    Console(highlight=False, markup=False).print(table)
+    plain_console().print(table)
 
 
 def _print_table(cards: dict[str, dict[str, Any]], own: int) -> None:
     """Our own calibrators, and below them the names of plug-ins."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
@@ -112,7 +111,7 @@ def _print_table(cards: dict[str, dict[str, Any]], own: int) -> None:
         table.add_column(heading, no_wrap=heading == "name", overflow="fold")
     for name, card in list(cards.items())[:own]:
         table.add_row(name, "yes" if card["keeps_predictions"] else "no", card["needs"], card["idea"])
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     console.print(table)
     others = list(cards)[own:]
     if others:

@@ -18,7 +18,7 @@ class ProgressBar:
 
         self.console, self.began, self.said_at, self.stage = console, time.monotonic(), 0.0, ""
         self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"),
+            TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[count]}", markup=False),
             TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal,
         )  # fmt: skip
         self.task = self.bar.add_task("starting", total=None, count="")

@@ -22,13 +22,13 @@ def report(
     graphcal report graphcal-report --card -o README.md
     """
     from graphcal.files import write_atomically
-    from graphcal.reports import model_card, read_results
+    from graphcal.reports import model_card
     from graphcal.reports import report as page
 
     if card:
         if len(results) != 1:
             raise ValueError(f"a model card is of one result; got {len(results)}")
-        path = write_atomically(out or Path("README.md"), model_card(read_results(results[0])))
+        path = write_atomically(out or Path("README.md"), model_card(results[0]))
         typer.echo(f"Model card: {path}")
     else:
         path = page(*results).write(out or Path("report.html"))

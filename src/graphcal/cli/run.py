@@ -14,6 +14,7 @@ import typer
 
 from graphcal.cli import arguments
 from graphcal.cli.completion import complete_calibrators
+from graphcal.cli.console import plain_console
 from graphcal.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -61,9 +62,8 @@ def run(
     graphcal run cora --calibrator ts,graph-scaling,gats
     graphcal run my-graph/ --backbone sage  # nodes.csv + edges.csv
     """
-    from rich.console import Console
 
-    console = Console(stderr=True)
+    console = plain_console(stderr=True)
     data = arguments.graph_of(dataset, protocol, labels_per_class, split, columns, delimiter)
     from graphcal.files import check_writable
     from graphcal.pipeline import run as run_pipeline
@@ -80,56 +80,63 @@ def run(
             final_weight_decay=final_weight_decay,
             progress=report,
         )
-    record = results.record
-    record["command"] = "graphcal " + " ".join(sys.argv[1:])
+    save_and_show(results, out, json)
+
+
+def save_and_show(results: Results, out: Path, json: bool) -> None:
+    """Save the results, then print them; where they cannot be saved they are printed all the same."""
+    results.record["command"] = "graphcal " + " ".join(sys.argv[1:])
     try:
         page: Path | None = results.save(out)
-    except OSError as fault:  # what was computed is shown, whatever became of the disk
+    except (OSError, ValueError) as fault:
         page, lost = None, fault
+    console = plain_console(stderr=True)
+    for note in results.record.get("notes", []):
+        console.print(note, style="dim")
     if json:
-        typer.echo(json_format.dumps(record))
+        typer.echo(json_format.dumps(results.record))
     else:
         show_results(results, page)
     if page is None:
-        raise ValueError(f"the results could not be written to {out}: {lost.strerror or lost}")
+        raise ValueError(f"the results could not be written to {out}: {getattr(lost, 'strerror', None) or lost}")
 
 
 def show_results(results: Results, page: Path | None) -> None:
     """The table, the verdict and where the files are."""
-    from rich.console import Console
-    from rich.markup import escape
+    from rich.text import Text
 
     record = results.record
-    console = Console()
+    console = plain_console()
     nodes, seeds = record["nodes"], len(record["seeds"])
     of_a_table = record["backbone"] == "predictions"
     split = f"split {record['protocol']}" if of_a_table else f"{record['protocol']} split"
-    console.print(
-        f"[bold]{escape(record['backbone'])}[/] on [bold]{escape(record['dataset'])}[/], {escape(split)}: "
-        f"{nodes['train']:,} training, {nodes['val']:,} validation, {nodes['test']:,} test nodes; "
+    facts = (
+        f", {split}: {nodes['train']:,} training, {nodes['val']:,} validation, {nodes['test']:,} test nodes; "
         f"{'' if of_a_table else f'{seeds} seed' + 's' * (seeds > 1) + ', '}{record['bins']} bins"
     )
+    console.print(Text.assemble((record["backbone"], "bold"), " on ", (record["dataset"], "bold"), facts))
     console.print(results_table(record, console.width))
-    console.print(f"\n{results.verdict}", highlight=False, markup=False)
-    console.print(results.recommended, highlight=False, markup=False)
+    console.print(f"\n{results.verdict}")
+    console.print(results.choice)
     console.print(
-        f"[dim]{'Mean ± sd over seeds. ' * (seeds > 1)}ECE: mean gap between confidence and accuracy; true error: the error "
+        f"{'Mean ± sd over seeds. ' * (seeds > 1)}ECE: mean gap between confidence and accuracy; true error: the error "
         "behind its noise, with its 95 % interval. Floor: the ECE a perfectly calibrated model would show on "
-        f"{nodes['test']:,} nodes.[/]"
+        f"{nodes['test']:,} nodes.",
+        style="dim",
     )
     if results.decision is not None:
-        console.print(f"[bold]{escape(results.decision)}[/]", highlight=False)
+        console.print(results.decision, style="bold")
     if page is not None:
-        folder = page.parent
+        folder, unlabelled = page.parent, of_a_table and record["map"]["of"] > sum(nodes.values())
         written = {
             "Report": page,
             "Numbers": folder / "results.json",
             "Calibrated predictions": folder / "calibrated.parquet",
             "Calibrator": folder / "calibrator.safetensors",
-            "Decide next": f"graphcal decide {folder} --certify 0.5",
+            "Decide next": f"graphcal decide {folder}" + " --certify 0.5" * (not unlabelled),
         }
         for what, where in written.items():
-            console.print(f"{what}: {where}", markup=False, highlight=False, soft_wrap=True)  # a path is never broken
+            console.print(f"{what}: {where}", soft_wrap=True)  # a path is never broken
 
 
 SPREAD = ("accuracy", "ece", "nll", "brier")  # shown with their standard deviation over seeds

@@ -7,20 +7,25 @@ from pathlib import Path
 
 import typer
 
-from graphcal.cli.arguments import SOURCE, column_names
+from graphcal.cli.arguments import SOURCE, calibrator_in, column_names
+from graphcal.cli.console import plain_console
 
 
 def score(
-    calibrator: Path = typer.Argument(..., help="calibrator.safetensors, as `graphcal calibrate` writes it."),
+    calibrator: Path = typer.Argument(
+        ..., help="calibrator.safetensors, or the folder in which `graphcal calibrate` wrote it."
+    ),
     predictions: Path = typer.Argument(
         ..., help="Table of predictions: Parquet, CSV, Arrow or npz; a file or a folder of shards."
     ),
-    out: Path = typer.Option(..., metavar="FOLDER", help="Folder for the calibrated shards and score.json."),
+    out: Path = typer.Option(..., metavar="FOLDER", help="Folder for the calibrated shards and _score.json."),
     edges: Path = typer.Option(
         None, metavar="FILE", help="Table of edges, src and dst by id, for a graph-aware calibrator."
     ),
     train_ids: Path = typer.Option(
-        None, metavar="FILE", help="Table of the ids the model was trained on, where the calibrator reads it."
+        None,
+        metavar="FILE",
+        help="Table of the ids the model was trained on, or of id and split, where the calibrator reads it.",
     ),
     kind: str = typer.Option(
         None, metavar="KIND", help="logits, log-probs or probs, where the calibrator does not know it."
@@ -35,7 +40,7 @@ def score(
     address: str = typer.Option(
         None, metavar="ADDRESS", help="Address of a Ray cluster; without it, a local one for this command."
     ),
-    json: bool = typer.Option(False, "--json", metavar="", help="Print score.json instead of sentences."),
+    json: bool = typer.Option(False, "--json", metavar="", help="Print _score.json instead of sentences."),
 ) -> None:
     """Calibrate a table of any size with a saved calibrator; given again after a kill, it goes on where it was.
 
@@ -44,16 +49,15 @@ def score(
     graphcal score out/calibrator.safetensors all-predictions/ --out scored/
     graphcal score out/calibrator.safetensors preds/ --engine ray --out scored/
     """
-    from rich.console import Console
 
     from graphcal.cli.progress import ProgressBar
     from graphcal.tables.profiles import drift_text
     from graphcal.tables.scoring import score as score_table
 
-    with ProgressBar(Console(stderr=True)) as report:
+    with ProgressBar(plain_console(stderr=True)) as report:
         found = score_table(
-            calibrator, predictions, out, edges, train_ids, kind, source, column_names(columns), keep_scores, engine, workers,
-            address, report,
+            calibrator_in(calibrator), predictions, out, edges, train_ids, kind, source, column_names(columns), keep_scores,
+            engine, workers, address, report,
         )  # fmt: skip
     if json:
         typer.echo(json_format.dumps(found))

@@ -10,6 +10,7 @@ import typer
 
 from graphcal.cli import arguments
 from graphcal.cli.completion import complete_calibrators
+from graphcal.cli.console import plain_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -109,14 +110,13 @@ def _drawn(rows: list[dict[str, Any]]) -> Table:
 
 def show_rows(rows: list[dict[str, Any]]) -> None:
     """Print tables of methods, one per condition."""
-    from rich.console import Console
 
-    console = Console()
+    console = plain_console()
     for heading, group in groupby(rows, key=_heading):
         if heading:
-            console.print(f"[bold]{heading}[/]", highlight=False)
+            console.print(heading, style="bold")
         console.print(_drawn(list(group)))
         console.print()
-    console.print("[dim]Test nodes, per cent, means over seeds; NLL in nats; gap: accuracy minus confidence.[/]")
+    console.print("Test nodes, per cent, means over seeds; NLL in nats; gap: accuracy minus confidence.", style="dim")
     if any("confidence_unknown" in row for row in rows):
-        console.print("[dim]new: nodes of the unknown class; AUROC new: how well low confidence shows them.[/]")
+        console.print("new: nodes of the unknown class; AUROC new: how well low confidence shows them.", style="dim")

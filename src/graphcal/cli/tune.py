@@ -10,6 +10,7 @@ import typer
 
 from graphcal.cli import arguments
 from graphcal.cli.completion import complete_calibrator
+from graphcal.cli.console import plain_console
 
 if TYPE_CHECKING:
     from graphcal.tuning import DecaySearch
@@ -83,12 +84,12 @@ def _numbers(text: str) -> list[float] | None:
 
 
 def _show_search(found: DecaySearch, title: str) -> None:
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from graphcal.metrics.names import METRICS
 
-    console = Console()
+    console = plain_console()
     table = Table(box=None, pad_edge=False, header_style="bold", title=f"{title}: validation nodes")
     columns = [METRICS[key] for key in ("nll", "ece", "accuracy", "confidence", "signed_gap")]
     for name in ("final decay", *(metric.heading for metric in columns)):
@@ -98,11 +99,12 @@ def _show_search(found: DecaySearch, title: str) -> None:
         cells[0] += f" ± {METRICS['nll'].text(point.nll_sd)}"
         table.add_row(f"{point.decay:.3g}", *cells, style="bold" if point.decay == found.decay else None)
     console.print(table)
-    console.print(f"\nChosen: [bold]{found.decay:.3g}[/] (base {found.base:.3g}): {found.note}.", highlight=False)
+    console.print(
+        Text.assemble("\nChosen: ", (f"{found.decay:.3g}", "bold"), f" (base {found.base:.3g}): {found.note}.")
+    )
 
 
 def _show_sweep(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from graphcal.metrics.names import METRICS
@@ -117,4 +119,4 @@ def _show_sweep(rows: list[dict[str, Any]]) -> None:
             if f"{m.key}_sd" in row:
                 cells[place] += f" ± {m.text(row[f'{m.key}_sd'])}"
         table.add_row(row["which"], f"{row['decay']:.3g}", *cells)
-    Console().print(table)
+    plain_console().print(table)

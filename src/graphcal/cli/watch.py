@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, column_names
+from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, calibrator_in, column_names
+from graphcal.cli.console import plain_console
 
 if TYPE_CHECKING:
     from graphcal.decisions.watching import Validity
@@ -18,7 +19,7 @@ EXIT = {"still valid": 0, "expired": 1, "drifting": 3}
 
 def watch(
     calibrator: Path = typer.Argument(
-        ..., help="calibrator.safetensors, as `graphcal run` and `graphcal calibrate` write it."
+        ..., help="calibrator.safetensors, or the folder in which `graphcal run` or `graphcal calibrate` wrote it."
     ),
     predictions: Path = typer.Argument(
         ..., help="Predictions as served, calibrated: a file or a folder, as `graphcal score` writes them."
@@ -51,23 +52,15 @@ def watch(
     from graphcal.persist import read_reference
     from graphcal.tables.layouts import is_calibrated
     from graphcal.tables.reading import read_table
-    from graphcal.tables.shards import one_table
 
-    reference = read_reference(calibrator)
+    reference = read_reference(calibrator_in(calibrator))
     if (threshold is None) != (max_error is None):
         raise ValueError("a promise is a --threshold and a --max-error: give both or neither")
     names = column_names(columns)
     table = read_table(predictions, kind=kind, classes=classes, labels=labels, columns=names, source=source)
-    column = None
-    if time:
-        rows = one_table([table.source.read(shard) for shard in table.source.shards])
-        if time not in rows.column_names:
-            raise ValueError(
-                f"{predictions}: no column {time!r} with the time; the columns are {', '.join(rows.column_names)}"
-            )
-        column = rows[time].to_numpy(zero_copy_only=False)
+    column = table.times(time) if time else None
     promise = None if threshold is None else {"threshold": threshold, "max_error": max_error}
-    found = compare(reference, table.log_probs, table.y, column, promise=promise)
+    found = compare(reference, table.log_probs, table.y, column, promise=promise, names=table.classes)
     if json:
         typer.echo(json_format.dumps(found.to_dict()))
     else:
@@ -80,18 +73,16 @@ def watch(
 
 
 def _show(found: Validity) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(f"[bold]{found.sentence}[/]")
+    console = plain_console(soft_wrap=True)
+    console.print(found.sentence, style="bold")
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for title in (
         "\nwindow",
         "\nnodes",
         "\nconfidence",
-        "change of\nconfidences",
-        "change of\nclasses",
+        "told apart\n(AUC)",
         "\nlabels",
         "\naccuracy",
         "\nslope",
@@ -103,8 +94,7 @@ def _show(found: Validity) -> None:
             w.name,
             f"{w.nodes:,}",
             f"{100 * w.confidence:.1f} %",
-            f"{w.changes[0].index:.2f}",
-            f"{w.changes[1].index:.2f}",
+            "–" if w.comparison is None else f"{w.comparison.auc:.2f}",
             f"{w.labels:,}",
             "–" if w.accuracy is None else f"{100 * w.accuracy:.1f} %",
             "–" if w.slope is None else f"{w.slope.value:.2f}",

@@ -1,5 +1,5 @@
-"""Files that hold more than their size: Parquet, Arrow, Avro, torch. What they unpack to is measured before memory is taken.
+"""Files that hold more than their size: Parquet, Arrow, CSV, torch. What they unpack to is counted while they are read.
 
-parquet   pages, from their headers          arrow   buffers, from the messages
-avro      blocks, inflated piece by piece    tensors zip members and shapes
+batches   the running budget of rows and bytes
+parquet   arrow   csv_files   tensors
 """

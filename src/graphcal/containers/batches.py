@@ -1,5 +1,8 @@
-"""Batches of Arrow, proved sound and counted: offsets lie inside their buffers, texts are UTF-8, and all of them together take no
-more memory than the file they come from may fill."""
+"""Batches of Arrow within a budget of rows and bytes.
+
+`checked` is the budget of every reader. Each batch is proved sound (offsets inside their buffers, texts in UTF-8) and counted.
+A file is refused as soon as its batches hold more rows than it declares, or take more memory than a file of its size may fill.
+"""
 
 from __future__ import annotations
 
@@ -15,34 +18,47 @@ import pyarrow.compute as pc
 from graphcal.files import check_memory
 
 COLUMN = 1 << 14  # bytes that pyarrow takes for a column of CSV, whatever is in it
+VALUE = 8  # bytes of memory for each value, at least
 
 
-def checked(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
-    """The same batches; a broken one is refused, and so is what unpacks to more than the file may fill."""
-    taken = 0
+def checked(
+    batches: Iterable[pa.RecordBatch], path: Path, rows: int | None = None, each: int = VALUE
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a file that declares ``rows`` rows; ``each`` is the memory that one value will take."""
+    taken = count = 0
     for batch in batches:
         batch.validate(full=True)
-        taken += memory_of(batch)
+        count += batch.num_rows
+        if rows is not None and count > rows:
+            raise ValueError(f"{path}: its footer declares {rows:,} rows, its pages hold more; write the file again")
+        taken += memory_of(batch, each)
         check_memory(path, taken, f"its {len(batch.schema.names):,} columns")
         yield batch
+    if rows is not None and count < rows:
+        raise ValueError(f"{path}: its footer declares {rows:,} rows, its pages hold {count:,}; write the file again")
 
 
-def memory_of(batch: pa.RecordBatch) -> int:
-    """Bytes of a batch when every row has its own values: 8 for each, and its texts."""
-    return sum(int(column.nbytes) + 8 * len(column) + _repeated(column) for column in batch.columns)
+def memory_of(batch: pa.RecordBatch, each: int = VALUE) -> int:
+    """Bytes of a batch when every row has its own values: ``each`` for every one, and its texts."""
+    return sum(int(column.nbytes) + each * len(column) + _repeated(column) for column in batch.columns)
 
 
 def _repeated(column: pa.Array) -> int:
     """Bytes of texts that a column only points to, in a dictionary or by views, when each row has a copy."""
-    if isinstance(column, pa.DictionaryArray):
+    kind = column.type
+    if pa.types.is_dictionary(kind):
         texts = column.dictionary
-        if not (is_text(texts.type) or pa.types.is_binary(texts.type)) or not len(texts):
+        if not (is_text(texts.type) or is_binary(texts.type)):
             return len(column) * int(texts.nbytes // max(len(texts), 1))
-        return int(pc.max(pc.binary_length(texts)).as_py() or 0) * len(column)
-    if str(column.type).endswith("_view") and not pa.types.is_nested(column.type):
+        return int(pc.sum(pc.binary_length(texts).take(column.indices)).as_py() or 0)
+    if str(kind).endswith("_view") and not pa.types.is_nested(kind):
         views = np.frombuffer(column.buffers()[1], dtype="<i4").reshape(-1, 4)
         return int(views[column.offset : column.offset + len(column), 0].astype(np.int64).clip(0).sum())
     return 0
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def is_text(kind: pa.DataType) -> bool:

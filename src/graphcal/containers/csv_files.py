@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from graphcal.containers.batches import check_width, refuse_repeats
+from graphcal.containers.batches import VALUE, check_width, refuse_repeats
 from graphcal.files import check_memory
 
 IDS = re.compile(r"(id|entity|node|src|dst|source|target)$", re.IGNORECASE)  # how names of ids end
@@ -45,10 +45,11 @@ def check_csv(path: Path) -> list[str]:
     with opened(path) as file:
         head = file.read(PART)
         if is_packed(path):
-            size = len(head)
-            while part := file.read(PART):
-                size += len(part)
-                check_memory(path, size, "its unpacked content")
+            part, taken = head, 0
+            while part:
+                taken += len(part) + VALUE * (part.count(mark.encode()) + part.count(b"\n"))
+                check_memory(path, taken, "its unpacked content")
+                part = file.read(PART)
     check_width(path, head, mark)
     first = re.split(rb"[\r\n]", head, maxsplit=1)[0]
     other = next((sign for sign in ";\t|" if mark.encode() not in first and sign.encode() in first), None)

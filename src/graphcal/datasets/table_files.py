@@ -1,7 +1,6 @@
 """One table on disk, Parquet or CSV, of which columns can be read.
 
-What a Parquet file announces is held against the limits in `files` before it is read: a run of equal values takes a few bytes
-there, whatever its length.
+Parquet is read within the budget of `containers`: a run of equal values takes a few bytes in a file, whatever its length.
 """
 
 from __future__ import annotations
@@ -11,15 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.parquet
 
 from graphcal.containers.batches import check_width, is_text
-from graphcal.containers.parquet import check_pages
-from graphcal.files import WORKING, check_memory, check_regular, reading
+from graphcal.containers.parquet import open_parquet, read_parquet
+from graphcal.files import WORKING, check_regular, reading
 
-BATCH = 8192  # rows of Parquet read at a time
 MARKS = (",", ";", "\t", "|")
 
 
@@ -42,39 +38,19 @@ class TableFile:
             )
         with reading(self.path, "a sound table"):
             if self.path.suffix == ".parquet":
-                return self._read_parquet(names, each)
+                return _read_parquet(self.path, names, each)
             convert = pyarrow.csv.ConvertOptions(include_columns=names, null_values=[""], strings_can_be_null=True)
             parse = pyarrow.csv.ParseOptions(delimiter=self.delimiter)
             return pyarrow.csv.read_csv(self.path, parse_options=parse, convert_options=convert)
 
-    def _read_parquet(self, names: list[str], each: int) -> pa.Table:
-        """Batch after batch, so that a file that unpacks to more than it may is left before memory is full."""
-        check_pages(self.path)
-        with pyarrow.parquet.ParquetFile(self.path) as file:
-            schema = file.schema_arrow
-            words = [name for name in names if is_text(schema.field(name).type)]
-            check_memory(self.path, each * len(names) * file.metadata.num_rows, f"its {file.metadata.num_rows:,} rows")
-        batches, taken = [], 0
-        with pyarrow.parquet.ParquetFile(self.path, read_dictionary=words) as file:  # equal texts are read once
-            for batch in file.iter_batches(BATCH, columns=names, use_threads=False):
-                taken += batch.nbytes + each * batch.num_rows + sum(_unpacked(batch[name]) for name in words)
-                check_memory(self.path, taken, f"columns {', '.join(names[:3])}")
-                batches.append(batch)
-        if not batches:
-            return schema.empty_table().select(names)
-        table = pa.Table.from_batches(batches)
-        for name in words:
-            table = table.set_column(table.schema.get_field_index(name), name, table[name].cast(pa.large_string()))
-        table.validate(full=True)
-        return table
 
-
-def _unpacked(column: pa.Array) -> int:
-    """Bytes of a column of texts when every row has its own."""
-    if not isinstance(column, pa.DictionaryArray):
-        return 0
-    longest = pc.max(pc.binary_length(column.dictionary)).as_py() if len(column.dictionary) else 0
-    return int(longest or 0) * len(column)
+def _read_parquet(path: Path, names: list[str], each: int) -> pa.Table:
+    """Read these columns; texts of more than 2 GB in all fit too."""
+    table = read_parquet(path, names, each)
+    for at, field in enumerate(table.schema):
+        if is_text(field.type):
+            table = table.set_column(at, field.name, table[field.name].cast(pa.large_string()))
+    return table
 
 
 def open_table(folder: Path, stem: str, delimiter: str) -> TableFile:
@@ -87,8 +63,8 @@ def open_table(folder: Path, stem: str, delimiter: str) -> TableFile:
     if path.stat().st_size == 0:
         raise ValueError(f"{path}: the file is empty")
     if path.suffix == ".parquet":
-        with reading(path, "a readable Parquet file"):
-            names = tuple(pyarrow.parquet.read_schema(path).names)
+        with reading(path, "a readable Parquet file"), open_parquet(path) as file:
+            names = tuple(file.schema_arrow.names)
     else:
         names = _csv_names(path, delimiter)
     twice = [name for name, times in Counter(names).items() if times > 1]

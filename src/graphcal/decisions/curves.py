@@ -16,9 +16,8 @@ from torch import Tensor
 
 from graphcal.decisions.approval import scores_of
 from graphcal.decisions.bounds import Array, share_interval
-from graphcal.decisions.masks import check_certify_labels, population_of
+from graphcal.decisions.masks import Draw, check_draw
 from graphcal.decisions.thresholds import NestedSets, certified_set, nested_sets
-from graphcal.metrics.inputs import check_log_probs
 
 TARGETS = (0.005, *(k / 100 for k in range(1, 31)))
 
@@ -61,18 +60,23 @@ class RiskCurve:
 def risk_curve(
     log_probs: Tensor,
     y: Tensor,
-    certify: Tensor,
-    pool: Tensor | None = None,
+    certify: Any,
+    pool: Any = None,
     certainty: float = 0.95,
     targets: Sequence[float] = TARGETS,
     steps: int = 50,
-    fitted: Tensor | None = None,
+    fitted: Any = None,
+    drawn_here: bool = False,
 ) -> RiskCurve:
-    """The curve of predictions by confidence; masks as in `graphcal.decide`."""
-    check_log_probs(log_probs)
-    population = population_of(certify, pool, fitted, len(log_probs))
-    check_certify_labels(y, certify, log_probs.shape[1])
-    arrays = (*scores_of(log_probs, y, None), certify.numpy(), population.numpy())
+    """Compute the curve of predictions by confidence; masks as in `graphcal.decide`."""
+    draw = check_draw(log_probs, y, certify, pool, fitted, drawn_here=drawn_here)
+    return curve_of(draw, certainty, targets, steps)
+
+
+def curve_of(draw: Draw, certainty: float = 0.95, targets: Sequence[float] = TARGETS, steps: int = 50) -> RiskCurve:
+    """Compute the curve of a draw that was checked."""
+    certify, population = draw.certify, draw.population
+    arrays = (*scores_of(draw.log_probs, draw.y, None), certify.numpy(), population.numpy())
     fine, coarse = nested_sets(*arrays), nested_sets(*arrays, steps=steps)
     total = int((population & ~certify).sum())
     k, e = coarse.labelled[0], coarse.wrong[0]

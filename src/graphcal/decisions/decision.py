@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any, Literal
 
 from torch import Tensor
@@ -36,6 +37,30 @@ class Plan:
 
     labels: int  # more of them
     nodes: int  # decided then
+
+
+@dataclass(frozen=True)
+class ClassOutcome:
+    """What a decision means for the members of one class, by their probabilities."""
+
+    name: str
+    decided: int  # nodes decided as this class
+    missed: float  # expected members among the nodes decided as another class
+    expected: float  # expected members among all nodes to decide
+    nodes: int  # to decide
+
+    @property
+    def share(self) -> float:
+        """Share of the nodes that are expected to be members."""
+        return self.expected / self.nodes
+
+    @property
+    def text(self) -> str:
+        lost = f" ({100 * self.missed / self.expected:.0f} % of all)" if self.expected > 0 else ""
+        return (
+            f"{self.name}: {self.decided:,} nodes are decided as it; of about {self.expected:,.0f} members "
+            f"{self.missed:,.0f}{lost} are decided as something else"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +97,9 @@ class Decision:
     plan: Plan | None = None
     positive: str | None = None  # the class that was selected, where one was named
     recall: Interval | None = None  # share of that class that is approved
+    classes: tuple[ClassOutcome, ...] = ()  # for two classes, or rare ones: what is decided and missed
+    warnings: tuple[str, ...] = ()  # read these before acting
+    backtest: bool = False  # the nodes "to decide" have labels already
 
     @property
     def nodes(self) -> int:
@@ -95,8 +123,8 @@ class Decision:
 
     @property
     def guaranteed(self) -> bool:
-        """Only a random draw carries a guarantee."""
-        return self.random_draw
+        """Whether the user stated a random draw, the data do not contradict it, and there are nodes yet to decide."""
+        return self.random_draw and not self.backtest
 
     @property
     def sentence(self) -> str:
@@ -139,8 +167,11 @@ class Decision:
             return ""
         if self.guaranteed:
             return (
-                f"This is a guarantee: it needs only that the {self.labels:,} certification nodes were drawn at random."
+                f"This is a guarantee for the {self.nodes:,} nodes to decide, if the {self.labels:,} labelled nodes were drawn "
+                "at random, as you stated."
             )
+        if self.backtest:
+            return "This is a backtest: these nodes have labels already."
         return f"This is an estimate: {NOT_RANDOM}."
 
     def to_dict(self) -> dict[str, Any]:
@@ -163,7 +194,9 @@ class Decision:
             "plan": None if self.plan is None else {"labels": self.plan.labels, "nodes": self.plan.nodes},
             "positive": self.positive,
             "recall": None if self.recall is None else self.recall.to_dict(),
+            "classes": [asdict(row) for row in self.classes],
+            "warnings": list(self.warnings),
         }
 
     def _repr_html_(self) -> str:
-        return f"<p>{self.sentence}</p>"
+        return f"<p>{escape(self.sentence)}</p>"

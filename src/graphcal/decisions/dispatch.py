@@ -14,14 +14,17 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from graphcal.checks import check_mask
 from graphcal.core import Calibration, Outputs, Recipe
 from graphcal.decisions.approval import approve
 from graphcal.decisions.decision import Decision, Promise
 from graphcal.decisions.masks import check_apart, random_split
+from graphcal.graphs import structure
 from graphcal.study import Study, apply
 
 Approve = Callable[..., Decision]  # `approve` with the terms of the promise bound
@@ -31,28 +34,31 @@ def decide(
     predictions: Tensor | Outputs,
     truth: Tensor | Calibration | Recipe,
     *,
-    certify: Tensor | float,
-    pool: Tensor | None = None,
+    certify: Any,
+    pool: Any = None,
     max_error: float = 0.05,
     certainty: float = 0.95,
     random_draw: bool = False,
     promise: Promise = "pool",
     positive: int | str | None = None,
     names: Sequence[str] | None = None,
-    fitted: Tensor | None = None,
-    strata: Tensor | None = None,
-    held: Tensor | None = None,
+    fitted: Any = None,
+    strata: Any = None,
+    held: Any = None,
+    time: Any = None,
     cross_fit: bool = False,
     seed: int = 0,
 ) -> Decision:
     """Which nodes may be decided automatically with at most ``max_error`` errors?
 
     ``certify``: labelled nodes that did not train, stop or calibrate the model (those are ``fitted``), drawn at random from the
-    pool, or within ``strata`` (N,) of it; ``random_draw=True`` states that they were, and only then the result is a guarantee.
-    ``pool``: the nodes to decide. ``positive``: select this class (by number, or by one of ``names``) with precision
-    1 - ``max_error``. ``held``: nodes that are never approved. With `Outputs` and a recipe, ``certify`` may be the share of the
-    validation nodes that certifies while the others fit; ``cross_fit`` also does it the other way round, at half the risk
-    each, and keeps the larger result: an exact promise that uses every label twice, once per way.
+    pool, or within ``strata`` (N,) of it. ``random_draw=True`` states that they were; only then the result is a guarantee. They
+    are compared with the other nodes by probabilities, degree and ``time`` (N,): where they differ by more than chance, nothing
+    is promised and a ValueError says how they differ. ``pool``: the nodes to decide. ``positive``: select this class (by number,
+    or by one of ``names``) with precision 1 - ``max_error``. ``held``: nodes that are never approved. Masks are boolean masks or
+    node numbers, as tensors, arrays or lists. With `Outputs` and a recipe, ``certify`` may be the share of the validation nodes
+    that certifies while the others fit; ``cross_fit`` also does it the other way round, at half the risk each, and keeps the
+    larger result.
 
     >>> g = torch.Generator().manual_seed(0)
     >>> conf = 1 - 0.5 * torch.rand(4000, generator=g) ** 3
@@ -72,13 +78,26 @@ def decide(
         positive=positive,
         names=names,
         strata=strata,
+        time=time,
     )
+    share = isinstance(certify, float)
     if isinstance(predictions, Outputs):
+        N = predictions.num_nodes
+        masks = {
+            k: None if m is None else check_mask(m, N, k, may_be_empty=True)
+            for k, m in (("pool", pool), ("held", held))
+        }
+        certify = certify if share else check_mask(certify, N, "certify")
         if isinstance(truth, Calibration):
-            return decide_calibrated(predictions, truth, certify, pool, fitted, held, chosen)
+            return decide_calibrated(predictions, truth, certify, fitted, chosen, **masks)
         if isinstance(truth, Recipe):
-            return decide_fitted(predictions, truth, certify, pool, held, cross_fit, certainty, seed, chosen)
-    elif isinstance(truth, Tensor) and isinstance(certify, Tensor):
+            if cross_fit and promise == "average":
+                raise ValueError(
+                    "cross_fit keeps the larger of two results, which breaks a promise on average: leave cross_fit out, or "
+                    "promise the pool"
+                )
+            return decide_fitted(predictions, truth, certify, cross_fit, certainty, seed, chosen, **masks)
+    elif isinstance(predictions, Tensor) and not isinstance(truth, (Calibration, Recipe)) and not share:
         return chosen(predictions, truth, certify=certify, pool=pool, fitted=fitted, held=held)
     raise ValueError(
         "decide takes (log_probs, y, certify=mask), or (outputs, calibration or recipe), where a share for certify splits the "
@@ -90,18 +109,19 @@ def decide_calibrated(
     out: Outputs,
     calibration: Calibration,
     certify: Tensor | float,
-    pool: Tensor | None,
-    fitted: Tensor | None,
-    held: Tensor | None,
+    fitted: Any,
     chosen: Approve,
+    pool: Tensor | None,
+    held: Tensor | None,
 ) -> Decision:
-    """With a calibration that exists; without ``fitted`` it counts as fitted on all validation nodes."""
-    if not isinstance(certify, Tensor):
+    """Decide with a fitted calibration; without ``fitted`` it counts as fitted on all validation nodes."""
+    if isinstance(certify, float):
         raise ValueError(
             f"certify={certify} splits the validation nodes, but this calibration was fitted already: give the recipe, "
             "decide(out, recipe, certify=0.5), or a mask of nodes it was not fitted on"
         )
-    used = mask_of(out, "train_mask") | (mask_of(out, "val_mask") if fitted is None else fitted)
+    on = mask_of(out, "val_mask") if fitted is None else check_mask(fitted, out.num_nodes, "fitted", may_be_empty=True)
+    used = mask_of(out, "train_mask") | on
     check_apart(certify, used)
     log_probs = apply(calibration, out, 0.0).log_probs
     return approved_of(out, calibration, log_probs, certify, pool, used, held, chosen)
@@ -111,14 +131,14 @@ def decide_fitted(
     out: Outputs,
     recipe: Recipe,
     certify: Tensor | float,
-    pool: Tensor | None,
-    held: Tensor | None,
     cross_fit: bool,
     certainty: float,
     seed: int,
     chosen: Approve,
+    pool: Tensor | None,
+    held: Tensor | None,
 ) -> Decision:
-    """With a recipe: it is fitted on the validation nodes that do not certify."""
+    """Fit the recipe on the validation nodes that do not certify, and decide."""
     val = mask_of(out, "val_mask")
     if isinstance(certify, Tensor):
         if cross_fit:
@@ -136,7 +156,7 @@ def decide_fitted(
 def fit_and_decide(
     out: Outputs, recipe: Recipe, certify: Tensor, on: Tensor, pool: Tensor | None, held: Tensor | None, chosen: Approve
 ) -> Decision:
-    """The study blinds every label but those of training and validation nodes: here validation is what is fitted on."""
+    """Fit on the nodes ``on`` and decide. The study hides every label but those of training and validation nodes."""
     graph = copy(out.graph)
     graph.val_mask = on
     fitted = Study.of([replace(out, graph=graph)], {"recipe": recipe}, on=on).fitted["recipe"][0]
@@ -154,12 +174,13 @@ def approved_of(
     held: Tensor | None,
     chosen: Approve,
 ) -> Decision:
-    """``used`` nodes trained, stopped or fitted. A node whose prediction is kept but not believed (``held``) is not approved."""
+    """Decide on nodes that were not ``used``; nodes whose kept prediction has a low confidence are held."""
     says = getattr(calibration, "held", None)
     if callable(says) and getattr(calibration, "predictions", "keep") == "keep":
         held = says(out) if held is None else held | says(out)
     pool = ~used if pool is None else pool & ~used
-    return chosen(log_probs, out.graph.y, certify=certify, pool=pool | certify, fitted=used, held=held)
+    degree = None if out.graph.get("edge_index") is None else structure(out.graph).degree.cpu().numpy()
+    return chosen(log_probs, out.graph.y, certify=certify, pool=pool | certify, fitted=used, held=held, degree=degree)
 
 
 def mask_of(out: Outputs, name: str) -> Tensor:

@@ -1,12 +1,23 @@
-"""Three masks, kept apart: nodes whose labels fitted something, nodes whose labels certify, and the rest. One label, one job."""
+"""The draw behind a promise: nodes whose labels certify, the population they were drawn from, and nodes that fitted something.
+
+`check_draw` reads masks in any form, keeps the three groups apart (one label, one job), and compares the certification nodes
+with the rest of the population: labels that were visibly not drawn as stated carry no promise.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from graphcal.checks import check_mask
-from graphcal.decisions.bounds import labels_needed
+from graphcal.decisions.bounds import Array, labels_needed
+from graphcal.metrics.inputs import check_log_probs
+from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
 
 
 def check_promise(max_error: float, certainty: float) -> None:
@@ -16,34 +27,108 @@ def check_promise(max_error: float, certainty: float) -> None:
         )
 
 
-def population_of(certify: Tensor, pool: Tensor | None, fitted: Tensor | None, num_nodes: int) -> Tensor:
-    """The nodes that certification nodes were drawn from: they and the pool, without nodes that fitted anything.
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """Predictions, the nodes whose labels certify, and the population they were drawn from; everything on the CPU."""
 
-    ``pool`` may hold all certification nodes or none of them; without one it is every node that fitted nothing.
+    log_probs: Tensor  # (N, C)
+    y: Tensor  # (N,) read at ``certify`` only
+    certify: Tensor  # (N,) bool
+    population: Tensor  # (N,) bool: the certification nodes and the nodes to decide
+    held: Tensor  # (N,) bool: never approved
+    strata: Array | None = None  # (N,) the certification nodes were drawn within each
+
+    @property
+    def open(self) -> Tensor:
+        """Nodes to decide (N,)."""
+        return self.population & ~self.certify
+
+
+class NotARandomDraw(ValueError):
+    """The certification nodes differ from the nodes to decide by more than chance allows."""
+
+
+def check_draw(
+    log_probs: Tensor,
+    y: Tensor,
+    certify: Any,
+    pool: Any = None,
+    fitted: Any = None,
+    held: Any = None,
+    strata: Any = None,
+    time: Any = None,
+    degree: Any = None,
+    names: Sequence[str] | None = None,
+    drawn_here: bool = False,
+) -> Draw:
+    """Check masks and labels, and compare the certification nodes with the nodes to decide (see `graphcal.decide`).
+
+    Masks are boolean or uint8 masks or node numbers, as tensors, arrays or lists. ``pool`` may hold all certification nodes or
+    none of them; without one it is every node that fitted nothing. ``drawn_here`` says that this program drew them at random.
     """
-    check_mask(certify, num_nodes, "certify")
-    if fitted is not None:
-        check_apart(certify, check_mask(fitted, num_nodes, "fitted", may_be_empty=True))
-    if pool is None:
-        pool = torch.ones(num_nodes, dtype=torch.bool) if fitted is None else ~fitted
-    check_mask(pool, num_nodes, "pool", may_be_empty=True)
-    if fitted is not None and (pool & fitted).any():
+    check_log_probs(log_probs)
+    log_probs = log_probs.detach().cpu()
+    N = len(log_probs)
+    y = torch.as_tensor(y).cpu()
+    used = _mask(fitted, N, "fitted")
+    certify = check_mask(certify, N, "certify").cpu()
+    check_apart(certify, used)
+    inside = ~used if pool is None else _mask(pool, N, "pool")
+    if (inside & used).any():
         raise ValueError(
-            f"pool shares {int((pool & fitted).sum())} nodes with the fitting nodes: confidence is not honest where a label was "
+            f"pool shares {int((inside & used).sum())} nodes with the fitting nodes: confidence is not honest where a label was "
             "fitted. Take them out of the pool: pool & ~fitted"
         )
-    shared = int((certify & pool).sum())
+    shared = int((certify & inside).sum())
     if 0 < shared < int(certify.sum()):
         raise ValueError(
             f"certify and pool overlap in {shared} of {int(certify.sum())} certification nodes: certification nodes are drawn "
             "from the pool, so it holds all of them, or none where it is given as the rest"
         )
-    if not (pool & ~certify).any():
+    if not (inside & ~certify).any():
         raise ValueError(
-            f"the pool has no unlabelled node: all its {int(pool.sum())} nodes certify, so there is nothing left to decide. "
+            f"the pool has no unlabelled node: all its {int(inside.sum())} nodes certify, so there is nothing left to decide. "
             "Give the nodes to decide, for example pool=data.test_mask"
         )
-    return pool | certify
+    check_certify_labels(y, certify, log_probs.shape[1])
+    groups = None if strata is None else _strata(strata, N)
+    draw = Draw(log_probs, y, certify, inside | certify, _mask(held, N, "held"), groups)
+    if not drawn_here:
+        check_random(draw, time, degree, names)
+    return draw
+
+
+def check_random(draw: Draw, time: Any = None, degree: Any = None, names: Sequence[str] | None = None) -> None:
+    """Refuse certification nodes that differ from the nodes to decide by more than a random draw (in strata) allows."""
+    labelled, others = draw.certify.numpy(), draw.open.numpy()
+    columns = prediction_covariates(draw.log_probs.double().numpy(), names, degree, time)
+    groups = None if draw.strata is None else (draw.strata[labelled], draw.strata[others])
+    comparison = compare_rows(
+        {name: column[labelled] for name, column in columns.items()},
+        {name: column[others] for name, column in columns.items()},
+        groups,
+    )
+    if comparison.differ:
+        within = "" if draw.strata is None else " within the stated strata"
+        raise NotARandomDraw(
+            f"the labelled rows were not drawn at random from the rows to decide{within}: "
+            f"{comparison.text('the labelled rows', 'the rows to decide')}, which chance explains in fewer than "
+            f"{max(1, round(1000 * comparison.p))} of 1,000 draws. What holds for the labelled rows need not hold for the "
+            "others, so nothing is promised. Label rows drawn at random from all of them, or name the strata they were drawn in"
+        )
+
+
+def _mask(mask: Any, nodes: int, name: str) -> Tensor:
+    return (
+        torch.zeros(nodes, dtype=torch.bool) if mask is None else check_mask(mask, nodes, name, may_be_empty=True).cpu()
+    )
+
+
+def _strata(strata: Any, nodes: int) -> Array:
+    values = np.asarray(strata.cpu() if isinstance(strata, Tensor) else strata)
+    if values.shape != (nodes,):
+        raise ValueError(f"strata must hold one value per node, {nodes} of them; got shape {values.shape}")
+    return np.unique(values, return_inverse=True)[1]
 
 
 def check_apart(certify: Tensor, fitted: Tensor) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.decisions.approval import approve, class_number
+from graphcal.decisions.approval import approve_draw, class_number
 from graphcal.decisions.bounds import Array, error_count_interval
-from graphcal.decisions.budget import Looks, spend
-from graphcal.decisions.curves import RiskCurve, risk_curve
+from graphcal.decisions.budget import Looks, spend_on
+from graphcal.decisions.curves import RiskCurve, curve_of
 from graphcal.decisions.decision import Decision, Interval, Promise
-from graphcal.decisions.masks import random_split
-from graphcal.decisions.sets import PredictionSets, prediction_sets
+from graphcal.decisions.masks import Draw, check_draw, random_split
+from graphcal.decisions.sets import PredictionSets, sets_of
 from graphcal.files import atomic_file
 
 
@@ -40,6 +40,19 @@ class Outcome:
         if self.decision.num_approved:
             return "decided"
         return "none" if self.decision.plan is None else "too few labels"
+
+    @property
+    def members_text(self) -> str:
+        """How many nodes are of the named class, by probabilities and by labels, and whether the two agree."""
+        if self.members is None:
+            return ""
+        m, what = self.members, f"of the {self.decision.nodes:,} nodes are of {self.decision.positive}"
+        if m.low <= m.value <= m.high:
+            return f"By their probabilities about {m.value:,.0f} {what}; the labels alone say {m.low:,.0f} to {m.high:,.0f}."
+        return (
+            f"By the labels {m.low:,.0f} to {m.high:,.0f} {what}, but the probabilities sum to {m.value:,.0f}: they are not "
+            "calibrated. Calibrate them first (graphcal calibrate)."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -98,8 +111,13 @@ def decide_rows(
     budget: int | None = None,
     coverage: float | None = None,
     seed: int = 0,
+    time: Any = None,
+    strata: Any = None,
 ) -> Outcome:
-    """Rows with a label (y >= 0) that were not ``used`` certify, or a random ``share`` of them; all others are decided."""
+    """Rows with a label (y >= 0) that were not ``used`` certify, or a random ``share`` of them; all others are decided.
+
+    With every row labelled and a ``share``, the draw is made here: a backtest, not a statement about rows yet to be decided.
+    """
     fitted = torch.zeros(len(y), dtype=torch.bool) if used is None else torch.from_numpy(used)
     labelled, notes = (y >= 0) & ~fitted, []
     certify, complete = labelled, bool((labelled | fitted).all())
@@ -109,7 +127,6 @@ def decide_rows(
         )
     if share < 1:
         certify, _ = random_split(labelled, share, torch.Generator().manual_seed(seed))
-        random_draw = random_draw or complete
         notes.append(f"{int(certify.sum()):,} of {int(labelled.sum()):,} labelled rows certify, drawn with seed {seed}")
     elif complete:
         raise ValueError(
@@ -122,28 +139,31 @@ def decide_rows(
         notes.append(
             "taken for granted: no labelled row trained, stopped or calibrated the model; if some did, say --split"
         )
-    masks: dict[str, Any] = {"certify": certify, "pool": ~fitted, "fitted": fitted}
-    terms: dict[str, Any] = {"certainty": certainty, "random_draw": random_draw, "positive": positive, "names": names}
-    decision = approve(log_probs, y, max_error=max_error, promise=cast(Promise, promise), **masks, **terms)
+    draw = check_draw(
+        log_probs, y, certify, ~fitted, fitted, strata=strata, time=time, names=names, drawn_here=complete
+    )
+    decision = approve_draw(draw, max_error, certainty, random_draw, cast(Promise, promise), positive, names)
+    decision = replace(decision, backtest=complete)
+    notes += [f"warning: {line}" for line in decision.warnings]
     return Outcome(
-        log_probs,
+        draw.log_probs,
         fitted,
         certify,
         decision,
-        risk_curve(log_probs, y, **masks, certainty=certainty),
-        None if budget is None else spend(log_probs, y, budget=budget, **masks, **terms),
-        None if coverage is None else prediction_sets(log_probs, y, certify, coverage, fitted=fitted),
-        members_of(log_probs, y, certify, ~fitted, class_number(positive, log_probs.shape[1], names), certainty),
+        curve_of(draw, certainty),
+        None if budget is None else spend_on(draw, budget, positive, names, certainty, random_draw),
+        None if coverage is None else sets_of(draw, coverage),
+        members_of(draw, class_number(positive, log_probs.shape[1], names), certainty),
         tuple(notes),
     )
 
 
-def members_of(
-    log_probs: Tensor, y: Tensor, certify: Tensor, population: Tensor, target: int | None, certainty: float
-) -> Interval | None:
+def members_of(draw: Draw, target: int | None, certainty: float) -> Interval | None:
     """How many unlabelled nodes are of a class: Σ p_c where probabilities are honest, the interval from the labels alone."""
     if target is None:
         return None
-    rest, hits = population & ~certify, int((y[certify] == target).sum())
-    low, high = error_count_interval(hits, int(population.sum()), int(certify.sum()), certainty)
-    return Interval(float(log_probs[rest, target].double().exp().sum()), float(low - hits), float(high - hits))
+    hits = int((draw.y[draw.certify] == target).sum())
+    low, high = error_count_interval(hits, int(draw.population.sum()), int(draw.certify.sum()), certainty)
+    return Interval(
+        float(draw.log_probs[draw.open, target].double().exp().sum()), float(low - hits), float(high - hits)
+    )

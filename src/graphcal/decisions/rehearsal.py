@@ -1,8 +1,8 @@
-"""A rehearsal on nodes whose labels are all known: some of them, drawn at random, certify; the rest is decided, and checked.
+"""Backtest of automatic decisions on labelled test nodes: a random part certifies, the rest is decided and checked.
 
-The validation nodes fitted the calibrator, so they cannot certify. Half of the test nodes, at most 500, are drawn with a seed
-that is said: a true random draw, so the promise is a guarantee for the other test nodes. ``errors`` counts what really
-happened to them.
+The validation nodes fitted the calibrator, so they cannot certify. Half of the test nodes, at most 500, are drawn with a fixed
+seed; ``errors`` counts the wrong ones among the decided rest. Those nodes have labels already, so the record is a backtest and
+no guarantee: for unlabelled nodes, `graphcal decide` asks how the labelled ones were drawn.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcal.decisions.approval import approve
+from graphcal.decisions.approval import approve_draw
 from graphcal.decisions.bounds import labels_needed
-from graphcal.decisions.curves import risk_curve
-from graphcal.decisions.masks import random_split
+from graphcal.decisions.curves import curve_of
+from graphcal.decisions.masks import check_draw, random_split
 
 MOST = 500
 
@@ -23,17 +23,18 @@ MOST = 500
 def rehearse(
     log_probs: Tensor, y: Tensor, nodes: Tensor, max_error: float = 0.05, certainty: float = 0.95, seed: int = 0
 ) -> dict[str, Any] | None:
-    """Decision and curve as a record, None where the nodes are too few to certify anything."""
-    known = nodes & (y >= 0)
-    count = int(known.sum())
-    certify, _ = random_split(known, min(0.5, MOST / max(count, 1)), torch.Generator().manual_seed(seed))
+    """Return decision and curve as a record, None where the nodes are too few to certify anything."""
+    labelled = nodes & (y >= 0)
+    count = int(labelled.sum())
+    certify, _ = random_split(labelled, min(0.5, MOST / max(count, 1)), torch.Generator().manual_seed(seed))
     if count < 2 or int(certify.sum()) < labels_needed(max_error, certainty):
         return None
-    decision = approve(log_probs, y, certify, known, max_error, certainty, random_draw=True)
+    draw = check_draw(log_probs, y, certify, labelled, drawn_here=True)
+    decision, curve = approve_draw(draw, max_error, certainty), curve_of(draw, certainty)
     wrong = (log_probs.argmax(dim=1) != y)[decision.approved]
-    curve = risk_curve(log_probs, y, certify, known, certainty)
     return {
-        **decision.to_dict(),
+        **{key: value for key, value in decision.to_dict().items() if key != "sentence"},
+        "guarantee": False,
         "errors": int(wrong.sum()),
         "seed": seed,
         "next_target": curve.next_target(max_error),
@@ -41,15 +42,18 @@ def rehearse(
     }
 
 
-def rehearsal_sentence(method: str, record: dict[str, Any]) -> str:
-    """The decision with how it came about, and how it turned out; where nothing is decided, the target that would do."""
-    text = (
-        f"With {method}: {record['sentence']} {record['labels']:,} of the test nodes, drawn with seed "
-        f"{record['seed']}, certify"
-    )
-    if record["approved"]:
-        return f"{text}; of the {record['approved']:,} decided nodes {record['errors']:,} are in fact wrong."
-    if record["next_target"] is None:
-        return f"{text}."
-    target, nodes = record["next_target"]
-    return f"{text}; a target of at most {100 * target:g} % errors would decide {nodes:,} nodes."
+def rehearsal_sentence(method: str, record: dict[str, Any], unit: str = "nodes") -> str:
+    """Say what the backtest of a method is, what it decides, and how that turned out; ``unit`` is nodes or rows."""
+    drawn, others, decided = record["labels"], record["nodes"], record["approved"]
+    target = f"at most {100 * record['max_error']:g} % errors"
+    text = f"Backtest with {method}: of {drawn + others:,} labelled test {unit}, {drawn:,} drawn at random certify"
+    if decided:
+        share = f"{decided:,} ({100 * decided / others:.0f} %)"
+        text += f"; {share} of the others would be decided with {target}, and {record['errors']:,} of them are in fact wrong"
+    else:
+        text += f"; none of the others would be decided with {target}"
+        if record.get("next_target"):
+            larger, count = record["next_target"]
+            text += f", {count:,} with a target of {100 * larger:g} %"
+    warnings = "".join(f" Warning: {line}." for line in record.get("warnings") or ())
+    return f"{text}.{warnings} For unlabelled {unit} run: graphcal decide."

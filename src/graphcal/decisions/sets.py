@@ -24,9 +24,8 @@ from scipy.stats import beta
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcal.decisions.masks import check_certify_labels, population_of
+from graphcal.decisions.masks import Draw, check_draw
 from graphcal.graphs import structure
-from graphcal.metrics.inputs import check_log_probs
 
 Score = Literal["thr", "aps", "daps"]
 
@@ -98,16 +97,16 @@ class PredictionSets:
 def prediction_sets(
     log_probs: Tensor,
     y: Tensor,
-    certify: Tensor,
+    certify: Any,
     coverage: float = 0.9,
     score: Score = "thr",
     by_class: bool = False,
     graph: Data | None = None,
     diffusion: float = 0.5,
-    fitted: Tensor | None = None,
+    fitted: Any = None,
     seed: int = 0,
 ) -> PredictionSets:
-    """Sets for all nodes from the labels of the certification nodes; masks as in `graphcal.decide`.
+    """Make sets for all nodes from the labels of the certification nodes; masks as in `graphcal.decide`.
 
     >>> g = torch.Generator().manual_seed(0)
     >>> z = 2 * torch.randn(3000, 5, generator=g)
@@ -116,12 +115,25 @@ def prediction_sets(
     >>> round(sets.covered(y), 2), round(sets.to_dict()["mean_size"], 1)
     (0.91, 2.2)
     """
-    check_log_probs(log_probs)
+    degree = None if graph is None or graph.get("edge_index") is None else structure(graph).degree.cpu().numpy()
+    draw = check_draw(log_probs, y, certify, fitted=fitted, degree=degree)
+    return sets_of(draw, coverage, score, by_class, graph, diffusion, seed)
+
+
+def sets_of(
+    draw: Draw,
+    coverage: float = 0.9,
+    score: Score = "thr",
+    by_class: bool = False,
+    graph: Data | None = None,
+    diffusion: float = 0.5,
+    seed: int = 0,
+) -> PredictionSets:
+    """Make sets from a draw that was checked."""
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must lie between 0 and 1, got {coverage}; 0.9 means 90 %")
-    population_of(certify, None, fitted, len(log_probs))
-    check_certify_labels(y, certify, log_probs.shape[1])
-    values = scores(log_probs.detach(), score, graph, diffusion, seed)  # (N, C)
+    log_probs, y, certify = draw.log_probs, draw.y, draw.certify
+    values = scores(log_probs, score, graph, diffusion, seed)  # (N, C)
     own = values[certify].gather(1, y[certify, None])[:, 0]  # (n,)
     if by_class:
         quantiles = [conformal_quantile(own[y[certify] == c], coverage) for c in range(log_probs.shape[1])]

@@ -2,8 +2,9 @@
 
 One line comes out: still valid, drifting, or expired, and what to do.
     expired    the sequential test (`betting`) refutes the promised risk of the approved nodes
-    drifting   in some window confidences, predicted classes or degrees have changed notably (`drift`), or the calibration slope
-               of its labels is off 1; tests are corrected for the number of windows and questions (Bonferroni)
+    drifting   in some window the predictions differ from those at fitting time by more than chance (`compare_rows`, as in
+               `graphcal score`), or the calibration slope of its labels is off 1; the level of both tests is divided by the
+               number of windows
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from graphcal.decisions.betting import labels_until_broken, log_capital
 from graphcal.decisions.bounds import Array, labels_needed
 from graphcal.decisions.decision import Interval
-from graphcal.decisions.drift import Change, calibration_slope, compare_counts
+from graphcal.decisions.drift import calibration_slope
 from graphcal.metrics.bins import confidence
-from graphcal.metrics.references import reference_summary
+from graphcal.metrics.references import compare_with, degrees
+from graphcal.metrics.row_comparison import DRAWS, RowComparison, sample_values
 
 Status = Literal["still valid", "drifting", "expired"]
-LEVEL = 0.01  # of the drift tests of one watch, all together
+LEVEL = 0.01  # of the comparisons of one watch, all together; the same of the slopes
+SMALLEST_P = 1 / (DRAWS + 1)  # of a comparison
 MOST_WINDOWS = 12
 
 
@@ -37,7 +39,7 @@ class Window:
     nodes: int
     confidence: float  # mean
     prior: tuple[float, ...]  # mean probability of each class
-    changes: tuple[Change, ...]
+    comparison: RowComparison | None  # with the rows at fitting time; None for files that hold no sample of them
     labels: int
     accuracy: float | None
     slope: Interval | None  # calibration slope with its interval, corrected
@@ -128,18 +130,20 @@ def watch(
     log_probs: Tensor,
     y: Tensor | None = None,
     time: Sequence[Any] | Array | None = None,
-    graph: Data | None = None,
+    graph: Any = None,
     promise: Mapping[str, float] | None = None,
     alpha: float = 0.05,
+    names: Sequence[str] | None = None,
 ) -> Validity:
     """Compare predictions (N, C) as served, calibrated, with the ``reference`` of fitting time.
 
     ``time`` (N,) cuts windows: by its values where they are few, else into equal parts. ``y`` (N,) holds labels where they have
-    arrived, -1 elsewhere. ``promise`` (threshold, max_error) is the reference's own where it has one.
+    arrived, -1 elsewhere. ``promise`` (threshold, max_error) defaults to the reference's; ``names`` are those of the classes.
 
+    >>> import graphcal as gc
     >>> g = torch.Generator().manual_seed(0)
     >>> now, later = ((3 * s * torch.randn(2000, 4, generator=g)).log_softmax(1) for s in (1.0, 0.4))
-    >>> reference = reference_summary(now)
+    >>> reference = gc.metrics.reference_summary(now)
     >>> watch(reference, now).status, watch(reference, later).status
     ('still valid', 'drifting')
     """
@@ -149,11 +153,12 @@ def watch(
         )
     cuts = windows_of(time, len(log_probs))
     y = torch.full((len(log_probs),), -1) if y is None else y
-    level = LEVEL / (4 * len(cuts))
-    found = tuple(measure_window(name, rows, reference, log_probs, y, graph, level) for name, rows in cuts)
+    level = LEVEL / len(cuts)
+    degree = None if graph is None else degrees(graph)
+    windows = tuple(measure_window(name, rows, reference, log_probs, y, level, degree, names) for name, rows in cuts)
     promise = reference.get("promise") if promise is None else promise
     order = np.arange(len(log_probs)) if time is None else np.argsort(np.asarray(time), kind="stable")
-    return Validity(found, None if promise is None else check_risk(promise, log_probs, y, order, alpha), alpha)
+    return Validity(windows, None if promise is None else check_risk(promise, log_probs, y, order, alpha), alpha)
 
 
 def windows_of(time: Sequence[Any] | Array | None, nodes: int) -> list[tuple[str, Array]]:
@@ -163,6 +168,11 @@ def windows_of(time: Sequence[Any] | Array | None, nodes: int) -> list[tuple[str
     values = np.asarray(time)
     if len(values) != nodes:
         raise ValueError(f"time has {len(values)} entries for {nodes} predictions")
+    if values.dtype.kind not in "iufM" or (values.dtype.kind in "fM" and (values != values).any()):
+        raise ValueError(
+            f"time must hold numbers or datetime64 without gaps, got {values.dtype}: text does not sort as time does. "
+            "graphcal watch reads columns of text"
+        )
     each = np.unique(values)
     if len(each) <= MOST_WINDOWS:
         return [(str(value), np.flatnonzero(values == value)) for value in each]
@@ -171,32 +181,41 @@ def windows_of(time: Sequence[Any] | Array | None, nodes: int) -> list[tuple[str
 
 
 def measure_window(
-    name: str, rows: Array, reference: Mapping[str, Any], log_probs: Tensor, y: Tensor, graph: Data | None, level: float
+    name: str,
+    rows: Array,
+    reference: Mapping[str, Any],
+    log_probs: Tensor,
+    y: Tensor,
+    level: float,
+    degree: Array | None,
+    names: Sequence[str] | None,
 ) -> Window:
-    """One window against the reference; ``level`` is that of each of its tests."""
+    """Compare one window with the reference; ``level`` is that of each of its tests."""
     index = torch.from_numpy(rows)
-    own = log_probs[index]
-    now = reference_summary(own)
-    changes = [compare_counts("confidences", now["confidence"], reference["confidence"])]
-    changes.append(compare_counts("predicted classes", now["predicted"], reference["predicted"]))
-    if graph is not None and "degree" in reference and len(rows) == len(log_probs):
-        degrees = reference_summary(log_probs, graph)["degree"]
-        changes.append(compare_counts("degrees", degrees, reference["degree"]))
-    known = (y[index] >= 0).numpy()
-    conf = confidence(own)[0].numpy()
-    right = (own.argmax(dim=1) == y[index]).numpy()
-    slope = calibration_slope(conf[known], right[known], 1 - level) if known.sum() >= 30 else None
-    drifting = [change.what for change in changes if change.is_drift(level)]
+    now, labels = log_probs[index], y[index]
+    probs = now.double().exp()
+    sample = reference.get("sample")
+    comparison = None
+    if sample is not None:
+        values = sample_values(probs.numpy(), sample["classes"])
+        comparison = compare_with(reference, values, None if degree is None else degree[rows], names)
+    labelled = (labels >= 0).numpy()
+    conf = confidence(now)[0].numpy()
+    right = (now.argmax(dim=1) == labels).numpy()
+    slope = calibration_slope(conf[labelled], right[labelled], 1 - level) if labelled.sum() >= 30 else None
+    drifting = []
+    if comparison is not None and comparison.p <= max(level, SMALLEST_P):
+        drifting.append(comparison.text("the rows of the fit", "this window"))
     if slope is not None and not slope.low <= 1 <= slope.high:
         drifting.append(f"calibration slope {slope.value:.2f}")
     return Window(
         name,
         len(rows),
         float(conf.mean()),
-        tuple(now["prior"]),
-        tuple(changes),
-        int(known.sum()),
-        float(right[known].mean()) if known.any() else None,
+        tuple(probs.mean(dim=0).tolist()),
+        comparison,
+        int(labelled.sum()),
+        float(right[labelled].mean()) if labelled.any() else None,
         slope,
         tuple(drifting),
     )

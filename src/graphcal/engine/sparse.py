@@ -154,6 +154,8 @@ class Sparse:
 
 def _embedding_bag(table: Tensor, indices: Tensor, offsets: Tensor, weights: Tensor | None) -> Tensor:
     """Sums of the rows ``indices`` of a table, weighted, between one offset and the next."""
+    if weights is not None:
+        table = table.to(weights.dtype)  # half precision under autocast
     return torch.embedding_bag(
         table.contiguous(), indices, offsets, mode=0, per_sample_weights=weights, include_last_offset=True
     )[0]

@@ -14,7 +14,7 @@ from graphcal.methods.gats import GATS
 from graphcal.methods.gets import GETS
 from graphcal.methods.graph_scaling import GraphScaling, KeptGraphScaling
 from graphcal.methods.histogram import HistogramBinning
-from graphcal.methods.isotonic import Isotonic
+from graphcal.methods.isotonic import Isotonic, KeptIsotonic
 from graphcal.methods.matrix_scaling import MatrixScaling
 from graphcal.methods.none import Uncalibrated
 from graphcal.methods.order_invariant import OrderInvariant
@@ -46,6 +46,7 @@ __all__ = [
     "HistogramBinning",
     "Isotonic",
     "KeptGraphScaling",
+    "KeptIsotonic",
     "MatrixScaling",
     "OrderInvariant",
     "Platt",
@@ -70,6 +71,7 @@ CALIBRATORS: Names[type[Recipe]] = Names(
         "sms": StructuredMatrixScaling,
         "ets": EnsembleTemperatureScaling,
         "isotonic": Isotonic,
+        "isotonic-keep": KeptIsotonic,
         "histogram": HistogramBinning,
         "dirichlet": Dirichlet,
         "spline": Spline,
@@ -86,7 +88,7 @@ CALIBRATORS: Names[type[Recipe]] = Names(
         "simi-mailbox": SimiMailbox,
         "rbs": RatioBinnedScaling,
         "dc-gnn": DCGNN,
-        "auto": GraphScaling,  # it chooses among its members, down to TS and the model itself
+        "auto": GraphScaling,  # for tables of two classes: the best of three (`graphcal.tables.two_classes`)
     },
     method="fit",
     signature="fit(out, on, stop=None): it is not a recipe",

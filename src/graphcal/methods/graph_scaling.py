@@ -44,6 +44,7 @@ from graphcal.methods.card import Card
 from graphcal.methods.scar import centroid_logits
 from graphcal.methods.stacked_fit import BLOCKS, StackedFit, fit_stack
 from graphcal.methods.temperature import fit_scale
+from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
 
 PREDICTIONS = ("free", "keep")
 ENOUGH_ALONE = 10  # fitted nodes without neighbours that give such nodes a term of their own
@@ -126,7 +127,36 @@ class GraphScaling:
         columns = _columns(layout, z[nodes], context, state)
         with threads_for(z[nodes].numel() * len(layout.of_training)):
             fitted = fit_stack(layout, columns, z[nodes], y, scale, self.left_out, keep=self.predictions == "keep")
+        fitted = replace(fitted, note=fitted.note + _selection_note(out, on, scale))
         return GraphScaled(**state, **_fit_state(fitted))
+
+
+def _selection_note(out: Outputs, on: Tensor, scale: Tensor) -> str:
+    """How the fitted nodes differ from the other nodes outside training; empty where chance explains it."""
+    train = out.graph.get("train_mask")
+    others = ~on if train is None else ~on & ~train
+    draw = torch.Generator().manual_seed(0)
+    picked = [nodes.nonzero().flatten().cpu() for nodes in (on, others)]
+    picked = [ids[torch.randperm(len(ids), generator=draw)[:most]] for ids, most in zip(picked, (500, 1000))]
+    if len(picked[1]) == 0:
+        return ""
+    rows = torch.cat(picked)
+    log_probs = (scale * out.logits[rows]).log_softmax(-1).detach().cpu().double()
+    graph = out.graph.get("edge_index") is not None
+    degree = structure(out.graph).degree[rows].cpu().numpy() if graph else None
+    columns = prediction_covariates(log_probs.numpy(), None, degree)
+    first = len(picked[0])
+    comparison = compare_rows(
+        {name: column[:first] for name, column in columns.items()},
+        {name: column[first:] for name, column in columns.items()},
+        draws=399,
+    )
+    if not comparison.differ:
+        return ""
+    return (
+        f"; {comparison.text('the fitted nodes', 'the others')} (they can be told apart, AUC {comparison.auc:.2f}): what was "
+        "measured on the fitted nodes may not carry over"
+    )
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@
     p'_c = q_c / sum_k q_k
 
 a = 1, b = 0 gives the model's own probabilities back. Each class is a convex problem in two numbers, with Platt's smoothed
-targets (N+ + 1)/(N+ + 2) and 1/(N- + 2), which also carry a class that no fitted node has.
+targets (N+ + 1)/(N+ + 2) and 1/(N- + 2), which also carry a class that no fitted node has. For two classes the two sigmoids are
+each other's complement: Platt scaling of the positive class.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The fit behind `graphcal.methods.graph_scaling`: members of growing size, their ridges, their weights, and the fallback.
 
     none      the model itself
-    ts        one scale                                 scar     a scale and a pull
+    ts        one positive scale                        scar     a scale and a pull
     facts     scale and pull depend on facts            bias     and a bias for each class
     neighbours  facts, and the neighbours' opinions     matrix   a scale, a bias and a matrix
     all       facts, bias, matrix, and neighbours' opinions that count more or less by facts
@@ -23,6 +23,7 @@ from graphcal.engine.columns import StructuredColumns
 from graphcal.engine.graph_columns import Layout
 from graphcal.engine.linear import LinearFit, best_ridges, fit_linear, platt_targets
 from graphcal.engine.scaling import mixture, pooled, stack_weights
+from graphcal.methods.temperature import SMALLEST_SCALE
 
 LAMBDAS = (300.0, 100.0, 30.0, 10.0)
 LAMBDA_OF_CONSTANTS = 150.0  # divided by the number of labels: draws scale and pull to TS
@@ -150,9 +151,17 @@ class Problem:
         else:
             theta, unseen = self._solved(columns, start, group, order, like.ridge)
             ridge = like.ridge
+        if names == ["scale"]:
+            theta, unseen = self._with_positive_scale(theta, unseen)
         whole = theta.new_zeros(len(self.groups))
         whole[keep] = theta
         return Member(whole, unseen.log_softmax(-1), ridge)
+
+    def _with_positive_scale(self, theta: Tensor, unseen: Tensor) -> tuple[Tensor, Tensor]:
+        """Clamp the scale of temperature scaling, and that of every leave-one-out fit, as `fit_scale` does."""
+        scale = (unseen * self.z).sum(1, keepdim=True) / self.z.square().sum(1, keepdim=True)  # unseen = scale z
+        unseen = torch.where(scale < SMALLEST_SCALE, SMALLEST_SCALE * self.z, unseen)
+        return theta.clamp(min=SMALLEST_SCALE), unseen
 
     def _untouched(self) -> Member:
         theta = self.z.new_zeros(len(self.groups))

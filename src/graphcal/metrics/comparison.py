@@ -1,13 +1,20 @@
-"""Is A better than B? Compared in pairs, on the same nodes and the same seeds.
+"""Compare methods in pairs, on the same nodes and the same seeds.
 
 NLL, Brier and accuracy are means over nodes: the difference of every node is averaged over seeds, and nodes are
 resampled. ECE is not a mean; what is compared is what tables compare, the ECE measured on so many nodes:
 
     Δ = E[ECE_A] - E[ECE_B] over test sets of this size,    estimated by ECE_A - ECE_B, which has no bias for it.
 
-Its sampling error is that of resampled nodes around their own mean, (ECE*_A - ECE*_B) - mean(ECE*_A - ECE*_B), the same
-nodes for both methods and all seeds. (The difference of the true errors cannot be had this way: two calibrators that
-move all confidences a little apart differ by less than the noise they share.)
+Its sampling error comes from resampled nodes, the same for all methods and seeds. ECE = Σ_b |δ_b + ε_b| with true gaps δ
+and noise ε. Resampling around the observed gaps d = δ + ε would add noise to noise: the error of small gaps would look a fifth
+too large. Noise is therefore added to gaps δ' from which most of the noise is removed (`intervals.smoothed_gaps`):
+
+    error* = Σ_b |δ'_b + ε*_b| - mean.
+
+On 1,000 nodes and two models of equal expected ECE the test at 5 % then rejects in 3 to 5 % of the cases (2 % around d). Where
+one is over-confident and the other under-confident, both by about the noise, it rejects in about 9 %, as it does around d. The
+difference of the true errors cannot be had this way: two calibrators that move all confidences a little apart differ by less
+than the noise they share.
 Where several seeds were run, the scatter of the seeds' differences (resampled seeds) is added.
 p-values are two-sided and count a draw within rounding of the observed difference on both sides, and gaps are added node by node,
 so that a method never differs from itself (a product of matrices adds equal columns in different orders). `holm` corrects
@@ -27,7 +34,14 @@ from torch import Tensor
 from graphcal.metrics import inputs
 from graphcal.metrics.floor import ROUNDING, seeded
 from graphcal.metrics.inputs import check, per_seed
-from graphcal.metrics.intervals import noise_of, residuals_of, signed_gaps
+from graphcal.metrics.intervals import (
+    drawn_normal,
+    noise_of,
+    resampled_noise,
+    residuals_of,
+    signed_gaps,
+    smoothed_gaps,
+)
 from graphcal.metrics.scores import brier_terms, nll_terms
 
 COMPARED = ("ece", "nll", "brier", "accuracy")
@@ -61,27 +75,36 @@ def seed_noise(by_seed: Tensor, draws: int, generator: torch.Generator) -> Tenso
     return moved * math.sqrt(R / (R - 1))
 
 
-def ece_error(
-    a: Sequence[Tensor], b: Sequence[Tensor], y: Tensor, bins: int, draws: int, generator: torch.Generator
+def sampling_errors(
+    methods: Sequence[Sequence[Tensor]], y: Tensor, metric: str, bins: int, draws: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """ECE_A - ECE_B of each seed, and draws of the sampling error of their mean."""
-    R = len(a)
-    gaps = (*residuals_of([*a, *b], y, bins), 2 * R * bins)
-    d, noise = noise_of(*gaps, draws, generator)  # (2 R B,), (draws, 2 R B)
-    each = 2 * R * signed_gaps(*gaps).view(2, R, bins).abs().sum(dim=2)  # (2, R)  ECE of each model
-    again = 2 * (d + noise).view(draws, 2, R * bins).abs().sum(dim=2)  # (draws, 2)  mean over seeds
-    difference = again[:, 0] - again[:, 1]
-    return each[0] - each[1], difference - difference.mean()
+    """Metric of each of K methods and R seeds (K, R), and draws (draws, K) of the sampling error of its mean over seeds.
 
-
-def mean_error(differences: Tensor, draws: int, generator: torch.Generator) -> Tensor:
-    """Draws of the sampling error of a mean over nodes. `differences` (N,)."""
-    N = len(differences)
+    The nodes of a draw are the same for all methods.
+    """
+    K, R = len(methods), len(methods[0])
+    if metric == "ece":
+        return ece_errors(methods, y, bins, draws, generator)
+    each = torch.stack([terms(lp, y, metric) for seeds in methods for lp in seeds]).view(K, R, -1)
+    by_node, N = each.mean(dim=1).T, each.shape[2]  # (N, K)
     if N > inputs.RESAMPLE_UP_TO:
-        return torch.randn(draws, generator=generator, dtype=torch.float64) * differences.std() / math.sqrt(N)
-    parts = torch.arange(draws).split(max(1, 4_000_000 // N))
-    again = [differences[torch.randint(N, (len(k), N), generator=generator)].mean(dim=1) for k in parts]
-    return torch.cat(again) - differences.mean()
+        return each.mean(dim=2), drawn_normal(by_node.T.cov() / N, draws, generator)
+    return each.mean(dim=2), resampled_noise(by_node, draws, generator)
+
+
+def ece_errors(
+    methods: Sequence[Sequence[Tensor]], y: Tensor, bins: int, draws: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """`sampling_errors` of ECE."""
+    K, R = len(methods), len(methods[0])
+    residual, cell = residuals_of([lp for seeds in methods for lp in seeds], y, bins)  # (N, K R)
+    cells = K * R * bins
+    d = K * signed_gaps(residual, cell, cells).view(K, R, bins)
+    noise = K * noise_of(residual, cell, cells, draws, generator)[1].view(draws, K, R, bins)
+    count = torch.bincount(cell.flatten(), minlength=cells).double().view(K, R, bins)
+    gaps = torch.stack([smoothed_gaps(d[k], noise[:, k], count[k]) for k in range(K)])
+    drawn = (gaps + noise).abs().sum(dim=(2, 3))  # (draws, K)  mean over seeds
+    return R * d.abs().sum(dim=2), drawn - drawn.mean(dim=0)
 
 
 def terms(log_probs: Tensor, y: Tensor, metric: str) -> Tensor:
@@ -110,11 +133,8 @@ def compare(
     for log_probs in (*a, *b):
         check(log_probs, y)
     generator = seeded(generator)
-    if metric == "ece":
-        by_seed, error = ece_error(a, b, y, bins, draws, generator)
-    else:
-        each = torch.stack([terms(p, y, metric) - terms(q, y, metric) for p, q in zip(a, b)])  # (R, N)
-        by_seed, error = each.mean(dim=1), mean_error(each.mean(dim=0), draws, generator)
+    by_method, errors = sampling_errors([a, b], y, metric, bins, draws, generator)
+    by_seed, error = by_method[0] - by_method[1], errors[:, 0] - errors[:, 1]
     observed = float(by_seed.mean())
     error = error + seed_noise(by_seed, draws, generator)
     low, high = error.quantile(torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)).tolist()
@@ -139,5 +159,5 @@ def compare_all(
     """Every method against one of them, p-values corrected by Holm for reading them all."""
     if against not in methods:
         raise ValueError(f"against must be one of {', '.join(methods)}, got {against!r}")
-    found = {k: compare(m, methods[against], y, metric, **options) for k, m in methods.items() if k != against}
-    return {k: replace(c, p=p) for (k, c), p in zip(found.items(), holm([c.p for c in found.values()]))}
+    tests = {k: compare(m, methods[against], y, metric, **options) for k, m in methods.items() if k != against}
+    return {k: replace(c, p=p) for (k, c), p in zip(tests.items(), holm([c.p for c in tests.values()]))}

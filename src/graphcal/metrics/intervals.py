@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
@@ -109,12 +110,28 @@ def signed_gaps(residual: Tensor, cell: Tensor, cells: int) -> Tensor:
 def gap_moments(residual: Tensor, cell: Tensor, cells: int) -> tuple[Tensor, Tensor]:
     """Mean (cells,) and second moment (cells, cells) over nodes of what each adds to the signed gaps."""
     N, R = residual.shape
-    moment = torch.zeros(cells * cells, dtype=torch.float64)
-    for r in range(R):
-        for s in range(R):
-            pair = cell[:, r] * cells + cell[:, s]
-            moment += torch.bincount(pair, residual[:, r] * residual[:, s], minlength=cells * cells)
-    return signed_gaps(residual, cell, cells), moment.view(cells, cells) / (N * R**2)
+    place = (np.repeat(np.arange(N), R), cell.flatten().numpy())
+    by_node = csr_array((residual.flatten().numpy() / R, place), shape=(N, cells))
+    return signed_gaps(residual, cell, cells), torch.from_numpy((by_node.T @ by_node).toarray()) / N
+
+
+def smoothed_gaps(d: Tensor, noise: Tensor, count: Tensor) -> Tensor:
+    """Signed gaps `d` (R, B) with most of their sampling noise removed: a line over the bins of each seed, and part of the rest.
+
+    The line is fitted to the residuals by least squares, with `count` (R, B) nodes in the bins. The rest, r = d - line, is
+    multiplied by max(0, 1 - Σ var(ε_b) / Σ r_b²), the share of it that its noise does not explain. `noise` is (draws, R, B).
+    """
+    weight = count / count.sum(dim=-1, keepdim=True)
+    bin_number = torch.arange(d.shape[-1], dtype=torch.float64)
+    place = bin_number - (weight * bin_number).sum(dim=-1, keepdim=True)  # (R, B)
+    spread = (weight * place**2).sum(dim=-1, keepdim=True).clamp(min=1e-300)
+
+    def line(gaps: Tensor) -> Tensor:
+        slope = (gaps * place).sum(dim=-1, keepdim=True) / spread
+        return weight * (gaps.sum(dim=-1, keepdim=True) + slope * place)
+
+    rest, rest_noise = d - line(d), noise - line(noise)
+    return line(d) + rest * (1 - rest_noise.var(dim=0).sum() / (rest**2).sum().clamp(min=1e-300)).clamp(min=0)
 
 
 def random_ranks(edge_index: Tensor, num_nodes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -28,6 +28,7 @@ from graphcal.metrics.ece_variants import degree_binned_error, ece_classwise, ec
 from graphcal.metrics.floor import calibration_test, floor_interval, seeded
 from graphcal.metrics.inputs import per_seed
 from graphcal.metrics.intervals import block_ece_interval, error_at, gap_noise, interval_of
+from graphcal.metrics.names import metric_of
 from graphcal.metrics.refinement import calibration_refinement
 from graphcal.metrics.sample_size import LabelLimit, label_limit
 from graphcal.metrics.scores import DECIDED_ERROR, SCORES, Scores, ece, mean_scores, score
@@ -79,10 +80,10 @@ class Measurement(Scores):
     ece_interval: tuple[float, float]  # its interval, nodes resampled
     p: float  # of "this model is calibrated"; with several seeds the median
     rejected: int  # seeds whose p is at most 0.05
-    coverage_interval: tuple[float, float]  # of the share that may be decided with 5 % errors; mean ends over seeds
+    coverage_interval: tuple[float, float]  # of the oracle coverage at 5 % error; mean ends over seeds
     # With the graph
     slices: tuple[Slice, ...] = field(default=(), repr=False)
-    limit: LabelLimit | None = None  # what the validation labels allow
+    limit: LabelLimit | None = None  # what the validation labels allow a one-parameter fit
     # With the predictions before calibration
     against: Mapping[str, Comparison] = field(default_factory=dict, repr=False)
     changed: tuple[ChangedNode, ...] = field(default=(), repr=False)
@@ -149,7 +150,7 @@ class Measurement(Scores):
             "true error": f"{error} points, {low} to {high} ({100 * self.level:.0f} % interval)",
             "is it calibrated?": f"p = {self.p:.3g}",
             "NLL, Brier": f"{self.nll:.4f}, {self.brier:.4f}",
-            "decided at 5 % error": f"{100 * self.coverage_at_5:.1f} % of the nodes",
+            metric_of("coverage_at_5").title: f"{100 * self.coverage_at_5:.1f} % of the nodes",
             "worst group": "none is certainly off" if self.worst is None else f"{self.worst.by}: {self.worst.group}",
             "binning": self.binning,
         }

@@ -72,7 +72,7 @@ METRICS: dict[str, Metric] = {
         ),
         Metric(
             "label_limit", "label limit", "limit", "percent", "neither",
-            "the ECE that even the right calibrator is expected to show: its level was fitted on the validation labels",
+            "the ECE that a one-parameter fit of the right form is expected to show: its level comes from the validation labels",
         ),
         Metric(
             "true_error", "true error", "true", "percent", "lower",
@@ -109,8 +109,9 @@ METRICS: dict[str, Metric] = {
             "excess AURC: what the best order of the same predictions would save",
         ),
         Metric(
-            "coverage_at_5", "decided at 5 % error", "at 5 %", "percent", "higher",
-            "largest share of the nodes, most confident first, of which at most 5 % are wrong",
+            "coverage_at_5", "oracle coverage at 5 % error", "oracle at 5 %", "percent", "higher",
+            "largest share of the nodes, most confident first, of which at most 5 % are wrong: reads the test labels, and is "
+            "more than `decide` can certify",
         ),
         Metric(
             "worst_slice", "worst slice", "worst", "percent", "lower",

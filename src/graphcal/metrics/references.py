@@ -1,29 +1,41 @@
-"""What predictions look like, small enough to travel in a calibrator's file: counts of confidences and of predicted classes.
+"""What predictions looked like when a calibrator was fitted, small enough to travel in its file.
 
     {"nodes": 5000, "confidence": [...20 counts...], "predicted": [...C counts...], "prior": [...C means...],
-     "degree": [...7 counts...], "promise": {"threshold": 0.87, "max_error": 0.05, "certainty": 0.95}}
+     "sample": {"classes": [0, 2], "degree": false, "values": "..."},
+     "promise": {"threshold": 0.87, "max_error": 0.05, "certainty": 0.95}}
 
-`graphcal watch` compares later predictions with it. Degrees are there when the graph was given, the promise when a decision was.
+`graphcal score` and `graphcal watch` compare later rows with the sample (`compare_rows`): up to 1,000 rows, of each its
+confidence, its probabilities of the most frequent classes, and its degree when the graph was given. The promise is there when a
+decision was made.
 """
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
-from graphcal.graphs import structure
 from graphcal.metrics.bins import confidence
 from graphcal.metrics.inputs import check_log_probs
+from graphcal.metrics.row_comparison import (
+    Array,
+    RowComparison,
+    compare_rows,
+    most_frequent,
+    probability_names,
+    sample_values,
+)
 
 BINS = 20  # of confidence, equal width
-DEGREES = (0, 1, 2, 4, 8, 16)  # upper ends of the groups of degrees
+SAMPLE = 1000  # rows
 
 
-def reference_summary(log_probs: Tensor, graph: Data | None = None, decision: Any = None) -> dict[str, Any]:
-    """The summary of predictions (N, C), with the degrees of ``graph`` and the promise of a ``decision`` where given.
+def reference_summary(log_probs: Tensor, graph: Any = None, decision: Any = None) -> dict[str, Any]:
+    """Summarize predictions (N, C), with the degrees of ``graph`` and the promise of a ``decision`` where given.
 
     >>> log_probs = torch.tensor([[0.9, 0.1], [0.4, 0.6]]).log()
     >>> summary = reference_summary(log_probs)
@@ -31,17 +43,103 @@ def reference_summary(log_probs: Tensor, graph: Data | None = None, decision: An
     ([1, 1], [0.65, 0.35])
     """
     check_log_probs(log_probs)
+    log_probs = log_probs.detach().cpu()
     conf, C = confidence(log_probs)[0], log_probs.shape[1]
     cells = (conf * BINS).ceil().long().clamp(1, BINS) - 1  # (lo, hi]
-    found: dict[str, Any] = {
+    rows = torch.randperm(len(log_probs), generator=torch.Generator().manual_seed(0))[:SAMPLE]
+    probs = log_probs.double().exp()
+    classes = most_frequent(probs.mean(dim=0).numpy())
+    values = sample_values(probs[rows].numpy(), classes)
+    if graph is not None:
+        values = np.column_stack([values, np.log1p(degrees(graph)[rows.numpy()])])
+    summary: dict[str, Any] = {
         "nodes": len(log_probs),
         "confidence": torch.bincount(cells, minlength=BINS).tolist(),
         "predicted": torch.bincount(log_probs.argmax(dim=1), minlength=C).tolist(),
-        "prior": [round(p, 6) for p in log_probs.double().exp().mean(dim=0).tolist()],
+        "prior": [round(p, 6) for p in probs.mean(dim=0).tolist()],
+        "sample": {"classes": classes, "degree": graph is not None, "values": packed(values)},
     }
-    if graph is not None:
-        group = torch.bucketize(structure(graph).degree, torch.tensor(DEGREES))
-        found["degree"] = torch.bincount(group, minlength=len(DEGREES) + 1).tolist()
     if decision is not None and decision.threshold is not None:
-        found["promise"] = {k: getattr(decision, k) for k in ("threshold", "max_error", "certainty")}
-    return found
+        summary["promise"] = {k: getattr(decision, k) for k in ("threshold", "max_error", "certainty")}
+    return summary
+
+
+def degrees(graph: Any) -> Array:
+    """Degrees (N,) of the nodes of a graph."""
+    from graphcal.graphs import structure
+
+    return np.asarray(structure(graph).degree.cpu().numpy(), dtype=np.float64)
+
+
+def packed(values: Array) -> str:
+    """An array (n, d) as text: half precision, row after row."""
+    return base64.b64encode(np.ascontiguousarray(values, dtype="<f2").tobytes()).decode()
+
+
+def unpacked(text: str, columns: int) -> Array:
+    """The array (n, ``columns``) behind `packed`."""
+    return np.frombuffer(base64.b64decode(text, validate=True), dtype="<f2").reshape(-1, columns).astype(np.float64)
+
+
+def compare_with(
+    reference: Mapping[str, Any], values: Array, degree: Array | None = None, names: Sequence[str] | None = None
+) -> RowComparison | None:
+    """Compare rows, given by their `sample_values`, with those of a reference; None where it holds no sample (older files)."""
+    sample = reference.get("sample")
+    if sample is None:
+        return None
+    labels = probability_names(sample["classes"], names)
+    then = unpacked(sample["values"], len(labels) + sample["degree"])
+    first, second = dict(zip(labels, then.T)), dict(zip(labels, values.astype("<f2").astype(np.float64).T))
+    if sample["degree"] and degree is not None:
+        first["degree"] = np.expm1(then[:, -1])
+        second["degree"] = np.expm1(np.log1p(degree).astype("<f2").astype(np.float64))
+    return compare_rows(first, second)
+
+
+def reference_fault(reference: Any) -> str | None:
+    """What is wrong with a reference read from a file; None for a sound one."""
+    if not isinstance(reference, Mapping):
+        return f"an object was expected, got {type(reference).__name__}"
+    nodes, prior = reference.get("nodes"), reference.get("prior")
+    counts: Any = reference.get("predicted")
+    if type(nodes) is not int or not 0 < nodes < 2**63:
+        return "nodes must be a positive integer"
+    if not _is_counts(counts, nodes) or len(counts) < 2:
+        return "predicted must be a count for each class, and these must add up to nodes"
+    if not _is_counts(reference.get("confidence"), nodes) or len(reference["confidence"]) != BINS:
+        return f"confidence must be {BINS} counts that add up to nodes"
+    if not isinstance(prior, list) or len(prior) != len(counts) or not all(map(_is_share, prior)):
+        return "prior must be a number from 0 to 1 for each class"
+    promise = reference.get("promise")
+    if promise is not None:
+        terms = (
+            [promise.get(k) for k in ("threshold", "max_error", "certainty")] if isinstance(promise, Mapping) else []
+        )
+        if not terms or not all(map(_is_share, terms)) or terms[1] in (0, 1):
+            return "promise must be a threshold, a max_error and a certainty between 0 and 1"
+    sample = reference.get("sample")
+    if sample is None:
+        return None
+    if not isinstance(sample, Mapping) or not isinstance(sample.get("degree"), bool):
+        return "sample must hold classes, degree and values"
+    classes = sample.get("classes")
+    if not isinstance(classes, list) or not all(type(k) is int and 0 <= k < len(counts) for k in classes):
+        return f"the classes of sample must be numbers below {len(counts)}"
+    try:
+        values = unpacked(sample["values"], 1 + len(classes) + sample["degree"])
+    except (KeyError, TypeError, ValueError):
+        return "the values of sample cannot be decoded"
+    if len(values) != min(SAMPLE, nodes) or not np.isfinite(values).all():
+        return f"the values of sample must be {min(SAMPLE, nodes)} rows of numbers"
+    return None
+
+
+def _is_counts(values: Any, total: int) -> bool:
+    """Whether this is a list of non-negative integers that add up to ``total``."""
+    integers = isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
+    return integers and sum(values) == total
+
+
+def _is_share(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value <= 1

@@ -6,11 +6,12 @@ probability `power` when the standard deviation is Δ / (z_{1-α/2} + z_power), 
 
 The label limit.  A calibrator is fitted on n validation labels, and these leave the level of confidence undetermined by
     sd = √(mean c(1-c) / n)            (500 labels at 80 % accuracy: 1.8 points).
-Even the right calibrator therefore has a true error of about E|Normal(0, sd²)| = sd √(2/π), and on N test nodes, with
-share w_b and variance v_b = Σ_{i in b} c_i (1-c_i) / N² of the bins, it measures
+A calibrator of the right form with one free parameter, the overall level, therefore has a true error of about
+E|Normal(0, sd²)| = sd √(2/π), and on N test nodes, with share w_b and variance v_b = Σ_{i in b} c_i (1-c_i) / N² of the bins, it
+measures
     Σ_b √(2/π) √(v_b + w_b² sd²).
-No method, however good, is expected to show less. This takes one parameter to be free, the overall level; a calibrator
-with more parameters has a higher limit.
+This is the limit of an unpenalised one-parameter fit only. More free parameters are expected to show more. A model that needs
+no fit shows the floor, and a fit that is shrunk towards the right level shows less than the limit.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class LabelLimit:
 
 
 def label_limit(log_probs: Tensor, labels: int, bins: int = 20) -> LabelLimit:
-    """What even the right calibrator cannot go below with `labels` validation labels, seen on the nodes of `log_probs`."""
+    """Expected error of a one-parameter fit of the right form on `labels` validation labels, seen on the nodes of `log_probs`."""
     if labels < 1:
         raise ValueError(f"labels must be at least 1, got {labels}")
     conf, edges = checked_confidence(log_probs), equal_width_edges(bins)

@@ -127,7 +127,7 @@ class Scores:
     auroc: float
     aurc: float
     eaurc: float  # AURC above that of the best order of the same predictions
-    coverage_at_5: float  # share of the nodes, most confident first, of which at most 5 % are wrong
+    coverage_at_5: float  # oracle: largest share, most confident first, of which at most 5 % are wrong
     worst_slice: float  # largest gap of a group of nodes, without its noise
 
     @property

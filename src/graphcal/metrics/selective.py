@@ -9,7 +9,7 @@ selective error at coverage k/N.
 AURC         1/N Σ_k R(k), the area under the risk-coverage curve (Geifman, Uziel & El-Yaniv 2019, arXiv:1805.08206)
 E-AURC       AURC minus that of the best order of the same predictions, all right ones first: with e wrong ones
              1/N Σ_{k > N-e} (k - (N - e)) / k. It is 0 for a perfect order, whatever the accuracy.
-coverage     the largest k/N with R(k) <= r: the share that may be decided alone with errors at most r, as these nodes show it
+coverage     the largest k/N with R(k) <= r. It is read off the labels of these very nodes (an oracle): `decide` certifies less
 
 Ties. For AURC nodes of equal confidence enter in every order, on average: with m nodes before the tie, w of them wrong, and a
 rate ρ of wrong ones inside it, Σ_i (w + iρ)/(m + i) = ρn + (w - ρm)(ψ(m+n+1) - ψ(m+1)), ψ the digamma function. For coverage a

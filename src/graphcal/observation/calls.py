@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -55,16 +56,29 @@ def unwrapped(model: nn.Module) -> nn.Module:
         model = inner
 
 
+_modes: dict[nn.Module, tuple[int, bool]] = {}  # of modules in use: by how many calls, and the mode to go back to
+_modes_lock = threading.Lock()
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """In evaluation mode, each module set back to its own mode afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
+    """In evaluation mode; a module goes back to its own mode when the last call that uses it, of any thread, is done."""
+    modules = list(model.modules())
+    with _modes_lock:
+        for module in modules:
+            users, mode = _modes.get(module, (0, module.training))
+            _modes[module] = (users + 1, mode)
+        model.eval()
     try:
         yield
     finally:
-        for module, mode in modes:
-            module.training = mode
+        with _modes_lock:
+            for module in modules:
+                users, mode = _modes.pop(module)
+                if users > 1:
+                    _modes[module] = (users - 1, mode)
+                else:
+                    module.training = mode
 
 
 def signature_of(model: nn.Module) -> dict[str, inspect.Parameter]:

@@ -17,6 +17,8 @@ from graphcal.observation.heads import Head
 from graphcal.observation.seen_models import two_columns
 from graphcal.observation.watching import LOG_SOFTMAX, SIGMOID, SOFTMAX, WatchedPass
 
+ROUNDING, HALF_ROUNDING = 1e-4, 2e-2  # of the sum of probabilities, in single and in half precision
+
 
 def logits_of(output: Tensor, watch: WatchedPass, name: str) -> tuple[Tensor, int | None]:
     """Logits (N, C), C = 1 for one logit, and the place of the closing softmax among the watched calls."""
@@ -28,7 +30,8 @@ def logits_of(output: Tensor, watch: WatchedPass, name: str) -> tuple[Tensor, in
     columns = output[:, None] if output.dim() == 1 else output
     if not len(columns) or not torch.isfinite(columns).all():
         return columns, None  # refused by the checks of Outputs
-    kind = _kind(columns)
+    in_half = place is not None and watch.outputs[place].element_size() < 4
+    kind = _kind(columns, HALF_ROUNDING if in_half else ROUNDING)
     if place is not None and watch.kinds[place] == kind:
         given = watch.inputs[place]
         return given[:, None] if given.dim() == 1 else given, place
@@ -42,11 +45,11 @@ def logits_of(output: Tensor, watch: WatchedPass, name: str) -> tuple[Tensor, in
     return columns, None  # logits, or log-probabilities, which are logits as well
 
 
-def _kind(output: Tensor) -> str | None:
+def _kind(output: Tensor, rounding: float) -> str | None:
     """The ending that values like these can only come from."""
     if output.shape[1] == 1:
         return SIGMOID if bool(((output >= 0) & (output <= 1)).all()) else None
-    return {"probabilities": SOFTMAX, "log-probabilities": LOG_SOFTMAX, None: None}[normalisation_of(output)]
+    return {"probabilities": SOFTMAX, "log-probabilities": LOG_SOFTMAX, None: None}[normalisation_of(output, rounding)]
 
 
 def two_classes(logit: Tensor, head: Head | None) -> tuple[Tensor, Head | None]:

@@ -9,7 +9,8 @@
 
 from graphcal.reports.cards import model_card
 from graphcal.reports.html import build
-from graphcal.reports.page import ReportPage, combine, read_results, report
+from graphcal.reports.page import ReportPage, combine, report
+from graphcal.reports.records import read_results
 from graphcal.reports.wording import advice, answers, verdict
 
 __all__ = ["ReportPage", "advice", "answers", "build", "combine", "model_card", "read_results", "report", "verdict"]

@@ -7,19 +7,31 @@ can be the README.md of a model repository. Values are JSON, which YAML contains
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+from graphcal.files import reading
 from graphcal.metrics.names import METRICS
 from graphcal.reports import wording
+from graphcal.reports.decision_section import backtest_sentence
+from graphcal.reports.records import checked, read_results, results_file
 
 INDEXED = ("accuracy", "ece", "nll", "brier")
 SHOWN = ("accuracy", "ece", "ece_floor", "nll", "brier")
 
 
-def model_card(results: dict[str, Any]) -> str:
-    """The card of one record (``results.json``)."""
-    methods = results["methods"]
-    chosen = (results.get("decision") or {}).get("method") or wording.kept_name(methods)
+def model_card(results: dict[str, Any] | str | Path) -> str:
+    """Return the card of one record, or of the results.json at a path."""
+    if isinstance(results, dict):
+        return _card(checked(results, "results"))
+    path = results_file(results)
+    record = read_results(path)
+    with reading(path, "results of which a model card can be made"):
+        return _card(record)
+
+
+def _card(results: dict[str, Any]) -> str:
+    methods, chosen = results["methods"], wording.best_name(results)
     name = f"{results.get('backbone', 'model')} on {results.get('dataset', 'your graph')}"
     title = f"{name}, {wording.label(chosen, methods[chosen])}"
     return "\n".join(
@@ -60,8 +72,8 @@ def front_matter(results: dict[str, Any], title: str, method: dict[str, Any]) ->
 
 
 def decision_section(results: dict[str, Any]) -> list[str]:
-    said = results.get("decision")
-    return [] if not said else ["## Decisions\n", f"{said['sentence']}\n"]
+    sentence = backtest_sentence(results)
+    return [] if sentence is None else ["## Backtest of automatic decisions\n", f"{sentence}\n"]
 
 
 def table(methods: wording.Methods) -> str:

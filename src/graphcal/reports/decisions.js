@@ -20,14 +20,14 @@
     const x = v => L + v * (W - L - R), y = v => H - B - Math.min(v, top) / top * (H - T - B);
     svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
     svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", `errors against the share of nodes decided: ${known.filter((_, k) => k % 10 === 9).map(i => `${share(c.coverage[i])} decided, ${share(c.error[i], 1)} errors`).join("; ")}`);
+    svg.setAttribute("aria-label", `errors against the share of ${all.unit} decided: ${known.filter((_, k) => k % 10 === 9).map(i => `${share(c.coverage[i])} decided, ${share(c.error[i], 1)} errors`).join("; ")}`);
     const step = [.02, .05, .1, .2].find(s => top / s <= 6) || .2;
     for (let t = 0; t <= top; t += step) {
       add(svg, "line", { class: "grid", x1: L, x2: W - R, y1: y(t), y2: y(t) });
       add(svg, "text", { x: L - 6, y: y(t) + 4, "text-anchor": "end" }, Math.round(100 * t));
     }
     for (const t of [0, .2, .4, .6, .8, 1]) add(svg, "text", { x: x(t), y: H - B + 18, "text-anchor": "middle" }, Math.round(100 * t));
-    add(svg, "text", { x: (L + W - R) / 2, y: H - 8, "text-anchor": "middle" }, "nodes decided, most confident first, %");
+    add(svg, "text", { x: (L + W - R) / 2, y: H - 8, "text-anchor": "middle" }, `${all.unit} decided, most confident first, %`);
     add(svg, "text", { x: 12, y: (H - B + T) / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${(H - B + T) / 2})` }, "errors among them, %");
     const line = (values, order) => order.map(i => `${x(c.coverage[i]).toFixed(1)},${y(values[i]).toFixed(1)}`).join(" ");
     add(svg, "polygon", { class: "band", points: `${line(c.high, known)} ${line(c.low, [...known].reverse())}` });
@@ -46,12 +46,12 @@
     pick("target-text").textContent = target(limit);
     pick("decided-card").classList.toggle("nothing", !decided);  // no colour of success where nothing is decided
     pick("decided").textContent = count(decided);
-    pick("decided-of").textContent = `of ${count(c.total)} nodes`;
+    pick("decided-of").textContent = `of ${count(c.total)} labelled test ${all.unit} certified`;
     pick("decided-share").setAttribute("width", 300 * decided / c.total);
     pick("decided-detail").textContent = decided
-      ? `${share(decided / c.total)} can be decided automatically ${promise}. ${count(c.total - decided)} need a person.`
-      : `No node can be decided automatically ${promise}: allow more errors, or label more nodes drawn at random.`;
-    slider.setAttribute("aria-valuetext", `at most ${target(limit)} errors: ${count(decided)} of ${count(c.total)} nodes`);
+      ? `${share(decided / c.total)} of the labelled test ${all.unit} would be decided automatically ${promise}; ${count(c.total - decided)} would need a person.`
+      : `None of the labelled test ${all.unit} would be decided automatically ${promise}: allow more errors, or label more ${all.unit} drawn at random.`;
+    slider.setAttribute("aria-valuetext", `at most ${target(limit)} errors: ${count(decided)} of ${count(c.total)} ${all.unit}`);
     curve(c, limit, decided);
   }
 

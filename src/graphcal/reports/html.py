@@ -8,6 +8,7 @@ Style and scripts are files beside this one, inlined as one block each when the 
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -20,6 +21,7 @@ from graphcal.metrics.sample_size import LabelLimit
 from graphcal.pages import with_policy
 from graphcal.reports import wording
 from graphcal.reports.decision_section import decisions_of
+from graphcal.reports.records import TABLE, checked
 
 TABLE_METRICS = (
     "accuracy",
@@ -33,7 +35,6 @@ TABLE_METRICS = (
     "fit_seconds",
 )
 SCRIPTS = ("page.js", "decisions.js", "map.js")
-TABLE = "predictions"  # the backbone of predictions that were there already
 DRAWN = ("binnings", "histogram", "slices")  # what the script needs of a method as it is
 
 
@@ -51,17 +52,6 @@ def embedded(value: Any) -> str:
     """JSON that is safe inside a script element."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False, default=str)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def finite(value: Any) -> Any:
-    """The same structure with NaN and infinity as null, which JSON has."""
-    if isinstance(value, dict):
-        return {str(k): finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value
 
 
 def cell(method: dict[str, Any], metric: Metric) -> dict[str, Any]:
@@ -130,14 +120,15 @@ def changes(methods: wording.Methods) -> dict[str, dict[str, Any]]:
     }
 
 
-def advices(methods: wording.Methods) -> list[tuple[str, str]]:
-    """What would help the model as it was, and the best method."""
-    found = []
-    for name in dict.fromkeys((wording.before_name(methods), wording.best_name(methods))):
+def advices(results: dict[str, Any]) -> list[tuple[str, str]]:
+    """What would help the model as it was, and the chosen method."""
+    methods, found = results["methods"], []
+    for name in dict.fromkeys((wording.before_name(methods), wording.best_name(results))):
         method = methods[name]
         interval = wording.error_interval(method)
         if method.get("limit") and interval is not None:
-            found.append((wording.label(name, method), wording.advice(LabelLimit(**method["limit"]), interval)))
+            limit = LabelLimit(**{field.name: method["limit"][field.name] for field in fields(LabelLimit)})
+            found.append((wording.label(name, method), wording.advice(limit, interval)))
     return found
 
 
@@ -185,7 +176,7 @@ def build(results: dict[str, Any]) -> str:
             "results has no methods: expected {'methods': {NAME: {METRIC: {'mean': ...}}}}, got keys "
             f"{sorted(map(str, results))}"
         )
-    results = finite(results)
+    results = checked(results, "results")
     methods = results["methods"]
     columns = [
         METRICS[key] for key in TABLE_METRICS if any(wording.mean_of(m, key) is not None for m in methods.values())
@@ -199,7 +190,7 @@ def build(results: dict[str, Any]) -> str:
     decisions, node_map = decisions_of(results), results.get("map")
     one_run = isinstance(seeds, list) and len(seeds) == 1
     shown = {"oneRun": one_run, "before": before, "labels": labels, "methods": pictures}
-    shown |= {"decisions": {"methods": decisions["methods"]}} if decisions else {}
+    shown |= {"decisions": {key: decisions[key] for key in ("methods", "unit")}} if decisions else {}
     shown |= {"map": node_map} if node_map else {}
     name = " · ".join(str(results[k]) for k in ("dataset", "backbone") if results.get(k) and results[k] != TABLE)
     return with_policy(
@@ -214,11 +205,11 @@ def build(results: dict[str, Any]) -> str:
             rows=rows(methods, columns),
             facts=run_facts(results),
             adjusted=len(changes(methods)),
-            advice=advices(methods),
+            advice=advices(results),
             sliced=any(m.get("slices") for m in pictures.values()),
             changed=any(m.get("changed") for m in pictures.values()),
             before=before,
-            best=wording.best_name(methods),
+            best=wording.best_name(results),
             labels=labels,
             drawn=list(pictures),
             binnings=list(first.get("binnings", [])),

@@ -1,18 +1,17 @@
-"""Results read, put together, and shown: a report as a value."""
+"""Combine results and show them: a report as a value."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from graphcal.files import read_text, reading, write_atomically
+from graphcal.files import reading, write_atomically
 from graphcal.reports.html import build
-from graphcal.reports.wording import label, verdict
+from graphcal.reports.records import read_results, results_file
+from graphcal.reports.wording import best_name, label, verdict
 
 
 @dataclass(frozen=True)
@@ -26,22 +25,6 @@ class ReportPage:
 
     def _repr_html_(self) -> str:
         return f'<iframe srcdoc="{escape(self.html)}" style="width:100%;height:60rem;border:0" title="graphcal report"></iframe>'
-
-
-def read_results(path: str | Path) -> dict[str, Any]:
-    """The results record in a file, or in the results.json of a folder."""
-    path = Path(path)
-    path = path / "results.json" if path.is_dir() else path
-    if not path.exists():
-        raise ValueError(f"no results at {path}; `graphcal run --out DIR` writes DIR/results.json")
-    text = read_text(path)
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
-    if not isinstance(found, dict) or not isinstance(found.get("methods"), dict) or not found["methods"]:
-        raise ValueError(f"{path} holds no results: expected an object with 'methods', as `graphcal run` writes it")
-    return found
 
 
 def run_name(results: Mapping[str, Any]) -> str:
@@ -74,6 +57,7 @@ def combine(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "versions": first.get("versions"),
         "command": "; ".join(str(r["command"]) for r in several if r.get("command")),
         "methods": methods,
+        "chosen_method": f"{names[0]}: {best_name(first)}",
     }
 
 
@@ -93,7 +77,7 @@ def report(*results: Any) -> ReportPage:
             "report needs at least one results record: a dictionary, a path, or what graphcal.run returned"
         )
     records = [r if isinstance(r, dict) else r.record if hasattr(r, "record") else read_results(r) for r in results]
-    paths = [str(r) for r in results if isinstance(r, str | os.PathLike)]
+    paths = [str(results_file(r)) for r in results if isinstance(r, str | Path)]
     if not paths:
         return ReportPage(build(combine(records)))
     with reading(", ".join(paths), "results that can be shown"):

@@ -4,7 +4,7 @@ Read from the plain results record. Every sentence names its certainty; where a 
 is left out. The terminal, the page and results.json show the same `verdict`; the four `answers` follow the same rules:
 
     before   the uncalibrated model: the method called none, else the first one
-    best     the calibrated method with the smallest ECE
+    best     the chosen method of the record; without one, the calibrated method with the smallest ECE
     kept     the best method where its ECE is smaller than before, else the model as it was
     off      the calibration test rejects (p <= 0.05), or the interval of the true error does not reach 0
     left     the median-unbiased estimate of the true error with its interval, never ECE minus floor
@@ -14,6 +14,7 @@ is left out. The terminal, the page and results.json show the same `verdict`; th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,20 +64,21 @@ def before_name(methods: Methods) -> str:
     return UNCALIBRATED if UNCALIBRATED in methods else next(iter(methods))
 
 
-def best_name(methods: Methods) -> str:
-    """The method that validation nodes recommend; where nothing says so, the calibrated one with the smallest ECE."""
+def best_name(results: Mapping[str, Any]) -> str:
+    """Return the chosen method; where the record has none, the calibrated one with the smallest ECE."""
+    methods: Methods = results["methods"]
+    if results.get("chosen_method") in methods:
+        return str(results["chosen_method"])
     before = before_name(methods)
-    recommended = [name for name, method in methods.items() if method.get("recommended")]
-    if recommended:
-        return recommended[0]
-    others = {k: mean_of(m, "ece") for k, m in methods.items() if k != before}
-    known = {k: v for k, v in others.items() if v is not None}
-    return min(known, key=lambda k: known[k]) if known else before
+    errors = {k: mean_of(m, "ece") for k, m in methods.items() if k != before}
+    measured = {k: v for k, v in errors.items() if v is not None}
+    return min(measured, key=lambda k: measured[k]) if measured else before
 
 
-def kept_name(methods: Methods) -> str:
-    """The best method, where it shows less error than the model as it was."""
-    before, best = before_name(methods), best_name(methods)
+def kept_name(results: Mapping[str, Any]) -> str:
+    """Return the best method, where it shows less error than the model as it was."""
+    methods: Methods = results["methods"]
+    before, best = before_name(methods), best_name(results)
     old, new = mean_of(methods[before], "ece"), mean_of(methods[best], "ece")
     return best if old is not None and new is not None and new < old else before
 
@@ -124,7 +126,7 @@ class Answer:
 def answers(results: dict[str, Any]) -> list[Answer]:
     """The four questions a newcomer has."""
     methods: Methods = results["methods"]
-    old, best, kept = (methods[name(methods)] for name in (before_name, best_name, kept_name))
+    old, best, kept = (methods[name] for name in (before_name(methods), best_name(results), kept_name(results)))
     off, word, says = is_off(old), *direction(old)
     found = [
         Answer(
@@ -136,7 +138,7 @@ def answers(results: dict[str, Any]) -> list[Answer]:
         Answer("In which direction?", word, says, "plain"),
     ]
     if best is not old:
-        found.append(_repair(methods, off))
+        found.append(_repair(results, off))
     interval = error_interval(kept)
     if interval is not None:
         left = "measurably off" if is_off(kept) else "no different from sampling noise"
@@ -152,12 +154,12 @@ def answers(results: dict[str, Any]) -> list[Answer]:
     return found
 
 
-def _repair(methods: Methods, off: bool | None) -> Answer:
-    best = best_name(methods)
+def _repair(results: Mapping[str, Any], off: bool | None) -> Answer:
+    methods, best = results["methods"], best_name(results)
     old, new = methods[before_name(methods)], methods[best]
     detail = f"{label(best, new)}: {_steps(old, new, ' → ')}"
-    if kept_name(methods) != best:
-        return Answer("Did anything fix it?", "No method did", detail, "plain" if off is False else "bad")
+    if kept_name(results) != best:
+        return Answer("Did the chosen method fix it?", "It did not", detail, "plain" if off is False else "bad")
     if off is False:
         return Answer("What fixed it?", "Nothing to fix", detail, "good")
     return Answer("What fixed it?", label(best, methods[best]), detail, "good")
@@ -166,7 +168,7 @@ def _repair(methods: Methods, off: bool | None) -> Answer:
 def verdict(results: dict[str, Any]) -> str:
     """The whole result in two or three sentences, with its certainty."""
     methods: Methods = results["methods"]
-    before, best, kept = before_name(methods), best_name(methods), kept_name(methods)
+    before, best, kept = before_name(methods), best_name(results), kept_name(results)
     old, new = methods[before], methods[best]
     off, gap = is_off(old), mean_of(old, "signed_gap")
     if off is False:
@@ -182,7 +184,7 @@ def verdict(results: dict[str, Any]) -> str:
     if best == before:
         said = [first]
     elif kept != best:
-        said = [first, "No calibrator tried makes it better."]
+        said = [first, f"{label(best, new)} does not lower its calibration error."]
     elif off is False:
         average = "On average there" if worst else "There"
         said = [first, f"{average} is nothing to repair that these nodes could show."]
@@ -224,7 +226,7 @@ def worst_text(method: dict[str, Any], repaired: bool = False) -> str:
     worst = method.get("worst")
     if not worst:
         return ""
-    gap = worst.get("corrected_gap", worst["signed_gap"])
+    gap = worst["signed_gap"] if worst.get("corrected_gap") is None else worst["corrected_gap"]
     word = "under-confident" if gap > 0 else "over-confident"
     average = "Calibrated on average; " if not is_off(method) else "Worst group: "
     are = ("is" if worst["by"] == "predicted class" else "are") + (" still" if repaired else "")
@@ -260,8 +262,8 @@ def advice(limit: LabelLimit, interval: tuple[float, float]) -> str:
         )
     if limit.true_error > 0.5 * limit.ece_floor:
         return (
-            f"More validation labels would help: {limit.labels:,} leave {points(limit.true_error)} points that no "
-            f"method can repair; {limit.labels_for(limit.true_error / 2):,} would halve that."
+            f"More validation labels would help: {limit.labels:,} leave a one-parameter fit "
+            f"{points(limit.true_error)} points of error; {limit.labels_for(limit.true_error / 2):,} would halve that."
         )
     return (
         f"More test nodes would tell: on {limit.nodes:,} a perfect model shows {points(limit.ece_floor)} points and the true "

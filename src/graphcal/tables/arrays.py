@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphcal.tables.blocks import both_classes, scores_of
-from graphcal.tables.classes import Classes, class_numbers, declared
+from graphcal.tables.classes import class_numbers, class_order, declared
 from graphcal.tables.kinds import Kind, kind_named, kind_of
 from graphcal.tables.layouts import TableLayout, find_layout
 from graphcal.tables.table_checks import check_kind
@@ -52,14 +52,10 @@ def arrays_of(scores: Any, y: Any, kind: str | None, classes: Sequence[str] | No
             raise ValueError(
                 f"scores must be (N, C) with two classes or more, or (N,) of the second; got {values.shape}"
             )
-    order = Classes(names, declared=True) if names else Classes.numbered(len(block))
-    if layout is not None and layout.names is not None:
-        order = Classes(layout.names, declared=names is not None)
-    if len(order.names) != len(block):
-        raise ValueError(f"scores for {len(block)} classes, but classes names {len(order.names)}")
+    order = class_order(len(block), layout.names if layout else None, names, WHERE)
     what = kind_of(name, block, WHERE)
     logits = torch.from_numpy(np.ascontiguousarray(what.logits(block, WHERE).T))
-    refuse_other_order(scores, y)
+    refuse_other_order(scores, y, "y")
     labels = as_numpy(y)
     labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if labels.shape != (len(logits),):
@@ -76,14 +72,18 @@ def as_numpy(values: Any) -> np.ndarray:
     return np.asarray(values.float() if values.dtype == torch.bfloat16 else values)
 
 
-def refuse_other_order(scores: Any, y: Any) -> None:
-    """Refuse labels whose index has that of the scores in another order: rows are taken by their place."""
-    mine, theirs = getattr(scores, "index", None), getattr(y, "index", None)
+def refuse_other_order(rows: Any, values: Any, name: str) -> None:
+    """Refuse ``values`` (N,) whose index has a row of ``rows`` at another place: values are taken by their place."""
+    mine, theirs = getattr(rows, "index", None), getattr(values, "index", None)
     if mine is None or theirs is None or callable(mine) or callable(theirs) or mine.equals(theirs):
         return
-    if len(mine) == len(theirs) and set(mine) == set(theirs):
+    if len(mine) != len(theirs):
+        return
+    moved = theirs.isin(mine) & (np.asarray(theirs, dtype=object) != np.asarray(mine, dtype=object))
+    if moved.any():
         raise ValueError(
-            "y has the index of the scores in another order, and rows are taken by place: give y.loc[scores.index]"
+            f"{name} has {int(moved.sum()):,} labels of the scores' index at another place, and rows are taken by place: give "
+            f"{name}.loc[scores.index], or {name}.to_numpy() if the places are right"
         )
 
 

@@ -24,18 +24,21 @@ from graphcal.core import Calibration, FinalLayer, Outputs
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics import Measurement
 from graphcal.study import Study
-from graphcal.tables.arrays import arrays_of, like
+from graphcal.tables.arrays import arrays_of, like, refuse_other_order
 from graphcal.tables.classes import Classes
 from graphcal.tables.exporting import write_table
+from graphcal.tables.fitted_tables import FittedTable
 from graphcal.tables.kinds import Kind
-from graphcal.tables.layouts import TableLayout
+from graphcal.tables.layouts import TableLayout, is_calibrated
 from graphcal.tables.pivots import long_codes
 from graphcal.tables.profiles import Profile
 from graphcal.tables.reading import PredictionTable
 from graphcal.tables.scorer import calibrated_columns, with_columns
 from graphcal.tables.shards import aligned
 from graphcal.tables.splits import RowSplit, drawn
+from graphcal.tables.table_checks import remark_on_order
 from graphcal.tables.table_metadata import remembering
+from graphcal.tables.two_classes import compare_calibrators, notes_on
 
 BINS = 20
 
@@ -73,8 +76,9 @@ def calibrate(
 
     ``scores`` is a NumPy array, a torch tensor, a pandas data frame or an Arrow table; ``kind`` is logits, log-probs or probs,
     where columns do not say it by their names. ``y`` (N,) are class numbers or names, -1 or None where there is no label: leave
-    out the labels of rows the model was trained on. ``edges`` (2, E) are row numbers. ``on`` are the rows to fit on, as a mask or
-    as row numbers; without it half of the labelled rows are drawn with ``seed``.
+    out the labels of rows the model was trained on. ``classes`` names the classes, number 0 first: in the order of the scores,
+    or, where columns are named after them, in any order. ``edges`` (2, E) are row numbers. ``on`` are the rows to fit on, as a
+    mask or as row numbers; without it half of the labelled rows are drawn with ``seed``.
 
     >>> import numpy as np, graphcal as gc
     >>> rng = np.random.default_rng(0)
@@ -85,6 +89,8 @@ def calibrate(
     ((2000, 3), True, True)
     """
     given = arrays_of(scores, y, kind, classes)
+    refuse_other_order(scores, on, "on")
+    refuse_other_order(y, on, "on")
     split, note = chosen_rows(given.y, on, seed)
     out = outputs_of(given.logits, given.y, split, edges_of(edges), None)
     study = fit(out, [calibrator])
@@ -92,7 +98,8 @@ def calibrate(
     fitted = study.fitted[calibrator][0]
     remember(fitted.calibration, fitted.log_probs, given.layout, given.kind, given.classes, split)
     probs = like(scores, fitted.log_probs.exp(), given)
-    return Calibrated(probs, fitted.calibration, measured[calibrator], measured["none"], study, (note,) if note else ())
+    notes = ([note] if note else []) + remark_on_order(given.logits, given.y) + notes_on(study)
+    return Calibrated(probs, fitted.calibration, measured[calibrator], measured["none"], study, tuple(notes))
 
 
 def chosen_rows(y: np.ndarray, on: Any, seed: int) -> tuple[RowSplit, str]:
@@ -152,9 +159,15 @@ def outputs_of(
 
 
 def fit(out: Outputs, calibrators: Sequence[str]) -> Study:
-    """The uncalibrated scores and each calibrator, in one study."""
+    """The uncalibrated scores and each calibrator, in one study; for two classes ``auto`` is the best of several."""
     recipes = {name: CALIBRATORS[name]() for name in dict.fromkeys(["none", *calibrators])}
-    return Study.of([out], recipes, on=out.graph.val_mask)
+    compared = compare_calibrators(out) if "auto" in recipes and out.num_classes == 2 else {}
+    if compared:
+        recipes["auto"] = CALIBRATORS[min(compared, key=lambda name: compared[name])]()
+    study = Study.of([out], recipes, on=out.graph.val_mask)
+    if compared:
+        study.fitted["auto"][0].calibration.fitted_on["compared"] = compared
+    return study
 
 
 def remember(
@@ -169,14 +182,22 @@ def remember(
     fresh = torch.from_numpy(~split.train)
     conf, pred = log_probs[fresh].exp().max(-1)
     profile = Profile.of(conf.float().numpy(), pred.numpy(), len(classes))
-    table: dict[str, Any] = {"kind": kind.name, "digits": kind.digits, "classes": list(classes)}
-    table["training_rows"] = int(split.train.sum())
+    columns: dict[str, str] = {}
     if layout is not None:
         columns = {role: name for role, name in layout.roles.items() if role in ("id", "prediction", "class", "scores")}
         if layout.form in ("list", "binary") and len(layout.scores) == 1:
             columns["scores"] = layout.scores[0]
-        table |= {"form": layout.form, "columns": columns}
-    calibration.fitted_on["table"] = {**table, "profile": profile.to_dict()}
+    table = FittedTable(
+        kind.name,
+        kind.digits,
+        classes,
+        layout.form if layout else None,
+        columns,
+        layout is not None and is_calibrated(layout),
+        int(split.train.sum()),
+        profile,
+    )
+    calibration.fitted_on["table"] = table.to_dict()
 
 
 def write_calibrated(table: PredictionTable, log_probs: Tensor, path: Path, split: RowSplit) -> Path:
@@ -186,7 +207,7 @@ def write_calibrated(table: PredictionTable, log_probs: Tensor, path: Path, spli
     fitted on must not certify a decision later.
     """
     probs = np.ascontiguousarray(log_probs.exp().float().numpy().T)  # (C, N)
-    pred = log_probs.argmax(-1).numpy().astype(np.int16)
+    pred = log_probs.argmax(-1).numpy()
     known: dict[str, np.ndarray] = {}
     if table.split is not split or "split" in table.joined or table.layout.roles.get("split") != "split":
         known["split"] = np.select([split.train, split.val, split.test], ["train", "val", "test"], "")
@@ -205,15 +226,14 @@ def _with_calibrated(
     for one in tables:
         rows = slice(None) if table.layout.form == "long" else slice(first, first + one.num_rows)
         block = probs[:, rows]
-        conf = block.max(0) if block.shape[1] else np.empty(0, np.float32)
-        added = calibrated_columns(one, table.layout, table.classes, block, pred[rows], conf)
+        added = calibrated_columns(one, table.layout, table.classes, block, pred[rows])
         places: slice | np.ndarray = rows
         if table.layout.form == "long":  # a row per id and class
             places, _ = long_codes(one, table.layout, Classes(table.classes, declared=True), path)
         for name, words in known.items():
             added[name] = pa.array([word or None for word in words[places].tolist()], pa.string())
         made = with_columns(one, added)
-        yield made.cast(remembering(made.schema, table.classes, roles))
+        yield made.cast(remembering(made.schema, table.classes, roles, table.numbered))
         first += one.num_rows
 
 

@@ -3,7 +3,7 @@ from the labels that happen to occur.
 
     columns numbered, labels numbers (also as text: '10' is ten)      class k is column k
     columns numbered or a list, labels text                           --classes a,b,c in the order of the columns
-    columns named after the classes                                   by name
+    columns named after the classes                                   by name; numbers only with --classes, number 0 first
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ class Classes:
     """The classes of a table, in the order of its scores."""
 
     names: tuple[str, ...]
-    declared: bool = False  # by --classes: then numbers are places in it
+    declared: bool = False  # in this order by --classes: labels may then be numbers, 0 the first
 
     @classmethod
     def numbered(cls, count: int) -> Classes:
@@ -43,6 +44,11 @@ class Classes:
         return ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
 
 
+def number_type(classes: int) -> type[np.signedinteger[Any]]:
+    """The type of a column of predicted classes."""
+    return np.int16 if classes <= 1 << 15 else np.int32
+
+
 def declared(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
     """--classes a,b,c as names, each once."""
     if names is None:
@@ -53,6 +59,23 @@ def declared(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
     if len(set(found)) != len(found) or len(found) < 2:
         raise ValueError(f"--classes must name two classes or more, each once; got {', '.join(found) or 'none'}")
     return found
+
+
+def class_order(
+    count: int, columns: tuple[str, ...] | None, names: tuple[str, ...] | None, where: str | Path
+) -> Classes:
+    """The classes of ``count`` scores: those that the columns are named after, else those that --classes ``names``."""
+    if names is not None and len(names) != count:
+        raise ValueError(f"{where}: scores for {count} classes, but --classes names {len(names)}: {', '.join(names)}")
+    if columns is None:
+        return Classes.numbered(count) if names is None else Classes(names, declared=True)
+    if names is not None and set(names) != set(columns):
+        raise ValueError(f"{where}: the columns are named {', '.join(columns)}, --classes says {', '.join(names)}")
+    if names is not None and names != columns:  # the scores of several columns are in the order of --classes already
+        raise ValueError(
+            f"{where}: one column of scores is that of the second class, {columns[1]}: say --classes {','.join(columns)}"
+        )
+    return Classes(columns, declared=names is not None)
 
 
 def canonical_name(value: object) -> str:

@@ -25,6 +25,7 @@ from graphcal.methods.none import Identity
 from graphcal.methods.scar import NEAR, TRAINING, CentroidPull
 from graphcal.methods.temperature import Temperature
 from graphcal.methods.vector_scaling import ScaleAndShift
+from graphcal.tables.classes import number_type
 from graphcal.tables.stacked_blocks import StackedBlocks
 
 BLOCK = 1 << 15  # rows whose columns stay in the processor's cache
@@ -37,7 +38,7 @@ Columns = Sequence[Array] | Array  # C columns (n,)
 def calibrated_block(calibration: Calibration, logits: Columns, context: Array | None = None) -> tuple[Array, Array]:
     """Probabilities (C, n) and the winning class (n,) of logits, C columns (n,); ``context`` (n, K) is of the calibration."""
     n = len(logits[0])
-    probs, pred = reused_block(len(logits), n), np.empty(n, dtype=np.int16)
+    probs, pred = reused_block(len(logits), n), np.empty(n, dtype=number_type(len(logits)))
     affine, scar = affine_of(calibration, len(logits)), calibration if isinstance(calibration, CentroidPull) else None
     if isinstance(calibration, GraphScaled) and (context is not None or not calibration.graph):
         stacked = StackedBlocks(calibration)
@@ -92,9 +93,10 @@ def normalise(z: Array, top: Array) -> None:
 
 def winners(columns: Columns) -> tuple[Array, Array]:
     """The class of the highest score, the first where several are, and that score, (n,) each."""
-    best, found = columns[0].copy(), np.zeros(len(columns[0]), dtype=np.int16)
+    number = number_type(len(columns))
+    best, found = columns[0].copy(), np.zeros(len(columns[0]), dtype=number)
     for c in range(1, len(columns)):
-        np.maximum(found, (columns[c] > best) * np.int16(c), out=found)
+        np.maximum(found, (columns[c] > best) * number(c), out=found)
         np.maximum(best, columns[c], out=best)
     return found, best
 

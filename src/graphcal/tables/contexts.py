@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,18 +28,18 @@ import torch
 from torch_geometric.data import Data
 
 from graphcal.core import Calibration, Outputs
-from graphcal.files import write_atomically
+from graphcal.files import one_process, write_atomically
 from graphcal.tables.disk_columns import DiskColumns, DiskRows
 from graphcal.tables.disk_contexts import ROWS, Context, DiskGraph, context_on_disk, is_known_on_disk
 from graphcal.tables.edge_blocks import write_blocks
 from graphcal.tables.edge_files import ENDS, about_how_many, edge_batches
-from graphcal.tables.jobs import digest, fingerprint
-from graphcal.tables.joining import plain_ids, refuse_duplicates
-from graphcal.tables.layouts import roles_of
+from graphcal.tables.jobs import digest, fingerprints
+from graphcal.tables.joining import plain_ids
 from graphcal.tables.row_numbers import RowNumbers
 from graphcal.tables.scorer import Scorer
-from graphcal.tables.shards import BATCH, one_table, read_shard, rows_of, shards_of
+from graphcal.tables.shards import BATCH, rows_of, shards_of
 from graphcal.tables.sources import Source
+from graphcal.tables.splits import training_ids
 
 Progress = Callable[[str, int, int], None] | None
 PREFIX = ".graph-"  # of the hidden folder
@@ -67,9 +66,10 @@ class GraphFiles:
             raise ValueError("edges name nodes by id: the predictions need a column of ids")
         return name
 
-    def made_from(self, key: str) -> str:
-        tables = [*self.source.shards, *shards_of(self.edges), *(shards_of(self.train_ids) if self.train_ids else ())]
-        return digest(key, *(fingerprint(path) for path in tables))
+    def made_from(self, key: str, workers: int) -> str:
+        """What a context depends on; ``key`` stands for the calibration and the predictions."""
+        tables = [*shards_of(self.edges), *(shards_of(self.train_ids) if self.train_ids else ())]
+        return digest(key, repr(sorted(self.columns.items())), *fingerprints(tables, workers).values())
 
     def batches(self, shard: Path) -> Iterator[pa.RecordBatch]:
         return self.source.batches(shard, None, 1 << 62 if self.is_long else BATCH)
@@ -109,18 +109,21 @@ def edges_context(
             f"{type(calibration).__name__} needs the whole graph at once and cannot score a table in parts: calibrate the table "
             "itself (graphcal calibrate), or choose graph-scaling, scar or rbs"
         )
-    made_from = files.made_from(key)
+    made_from = files.made_from(key, workers)
     folder = out / f"{PREFIX}{made_from[:16]}"
-    known = finished_context(folder, made_from)
-    remove_leftovers(out, folder if known else None)
-    try:
+    with one_process(out / ".graph.lock", f"another process is scoring into {out}; wait for it, or use another folder"):
+        finished = finished_context(folder, made_from)
+        for leftover in out.glob(f"{PREFIX}*"):  # of killed processes: this one holds the lock
+            if finished is None or leftover != folder:
+                shutil.rmtree(leftover)
         try:
-            context = known or make_context(files, folder, made_from, workers, progress)
-        except OSError as fault:
-            raise ValueError(f"cannot write {folder}: {fault.strerror or fault}") from None
-        yield context
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+            try:
+                context = finished or make_context(files, folder, made_from, workers, progress)
+            except OSError as fault:
+                raise ValueError(f"cannot write {folder}: {fault.strerror or fault}") from None
+            yield context
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def finished_context(folder: Path, made_from: str) -> TableContext | None:
@@ -134,26 +137,12 @@ def finished_context(folder: Path, made_from: str) -> TableContext | None:
     return TableContext(DiskRows(folder / "context", found["width"]), found["starts"], found["digest"])
 
 
-def remove_leftovers(out: Path, but: Path | None) -> None:
-    """Folders of killed commands; not those of one that is running."""
-    for folder in out.glob(f"{PREFIX}*") if out.is_dir() else ():
-        owner = folder / "process"
-        running = (
-            owner.exists() and Path(f"/proc/{owner.read_text()}").exists() and owner.read_text() != str(os.getpid())
-        )
-        if running:
-            raise ValueError(f"another process ({owner.read_text()}) is scoring into {out}")
-        if folder != but:
-            shutil.rmtree(folder)
-
-
 def make_context(files: GraphFiles, folder: Path, made_from: str, workers: int, progress: Progress) -> TableContext:
     folder.mkdir(parents=True)
-    (folder / "process").write_text(str(os.getpid()))
     logits, numbers, starts = spooled(files, folder, workers, progress)
     numbers.refuse_duplicates()
     ends = ((s, t) for s, t in numbers.of(edge_batches(files.edges, files.columns), len(ENDS), files.edges))
-    train = None if files.train_ids is None else training_set(files.train_ids, numbers, folder)
+    train = None if files.train_ids is None else training_set(files.train_ids, files.columns, numbers, folder)
     calibration = files.scorer.calibration
     with torch.no_grad():
         if is_known_on_disk(calibration):
@@ -165,7 +154,7 @@ def make_context(files: GraphFiles, folder: Path, made_from: str, workers: int, 
     for path in folder.iterdir():  # but the context itself
         if path.is_dir():
             shutil.rmtree(path)
-        elif path.name not in ("context", "process"):
+        elif path.name != "context":
             path.unlink()
     found = {"made_from": made_from, "width": width, "starts": starts, "digest": total}
     write_atomically(folder / "context.json", json.dumps(found))
@@ -192,12 +181,9 @@ def spooled(
     return logits, numbers, {str(shard): start for shard, start in zip(counts, ends)}
 
 
-def training_set(path: Path, numbers: RowNumbers, folder: Path) -> DiskColumns:
-    """(1, N) 1 at the rows whose id is in a table of ids."""
-    table = one_table([read_shard(shard) for shard in shards_of(path)])
-    name = roles_of(table.column_names, {}, path).get("id", table.column_names[0])
-    ids = plain_ids(table[name], path, name)
-    refuse_duplicates(ids, path)
+def training_set(path: Path, columns: Mapping[str, str], numbers: RowNumbers, folder: Path) -> DiskColumns:
+    """(1, N) 1 at the training rows that a table names."""
+    ids = training_ids(path, columns)
     out = DiskColumns.make(folder / "train", 1, numbers.rows, "uint8")
     with open(out.path, "r+b") as file:
         for (rows,) in numbers.of([[ids]], 1, path, refuse_strange_ids):

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
 from graphcal.containers.csv_files import is_packed, text_batches
+from graphcal.containers.parquet import open_parquet
 from graphcal.tables.joining import edge_rows, plain_ids
 from graphcal.tables.layouts import is_list, roles_of
 from graphcal.tables.shards import BATCH, batches_of, format_of, naming, read_shard, shards_of
@@ -105,7 +105,7 @@ def about_how_many(path: str | Path) -> int:
     total = 0
     for shard in shards_of(path):
         if format_of(shard) == "parquet":
-            with naming(shard), pq.ParquetFile(shard) as file:
+            with naming(shard), open_parquet(shard) as file:
                 total += int(file.metadata.num_rows)
         else:
             total += shard.stat().st_size * (UNPACKED if is_packed(shard) else 1) // CSV_BYTES_PER_EDGE

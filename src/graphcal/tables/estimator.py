@@ -17,9 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch_geometric.data import Data
 
 from graphcal.core import Outputs
-from graphcal.methods import CALIBRATORS
-from graphcal.study import Study
 from graphcal.tables.blocks import both_classes
+from graphcal.tables.calibration import fit
 from graphcal.tables.columnar import calibrated_block
 from graphcal.tables.kinds import kind_named, kind_of
 
@@ -64,8 +63,7 @@ class CalibratedScores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         logits = torch.from_numpy(np.ascontiguousarray(self.kind_.logits(block, "X").T))
         everyone = torch.ones(len(targets), dtype=torch.bool)
         out = Outputs(logits, Data(y=targets, val_mask=everyone, num_nodes=len(targets)))
-        study = Study.of([out], {self.calibrator: CALIBRATORS[self.calibrator]()}, on=everyone)
-        self.calibration_ = study.fitted[self.calibrator][0].calibration
+        self.calibration_ = fit(out, [self.calibrator]).fitted[self.calibrator][0].calibration
         self.n_features_in_ = len(block)
         if hasattr(X, "columns"):
             self.feature_names_in_ = np.asarray(X.columns, dtype=object)

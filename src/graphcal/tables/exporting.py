@@ -23,6 +23,7 @@ from torch_geometric.data import Data
 
 from graphcal.core import Calibration, Outputs
 from graphcal.files import atomic_file, write_atomically
+from graphcal.tables.fitted_tables import FittedTable
 from graphcal.tables.layouts import TableLayout
 from graphcal.tables.scorer import calibrated_columns, with_columns
 
@@ -115,10 +116,9 @@ def calibrated_table(out: Outputs, log_probs: Tensor) -> pa.Table:
     probs = np.ascontiguousarray(log_probs.exp().float().cpu().numpy().T)
     table = predictions_of(out)
     layout = TableLayout("wide", "logits", tuple(f"logit_{name}" for name in names))
-    pred = probs.argmax(0).astype(np.int16)
-    return with_columns(table, calibrated_columns(table, layout, names, probs, pred, probs.max(0)))
+    return with_columns(table, calibrated_columns(table, layout, names, probs, probs.argmax(0)))
 
 
 def remember_classes(calibration: Calibration, classes: tuple[str, ...]) -> None:
     """Of a calibration that was fitted on a model's logits, not on a table."""
-    calibration.fitted_on["table"] = {"kind": "logits", "digits": None, "classes": list(classes)}
+    calibration.fitted_on["table"] = FittedTable("logits", classes=classes).to_dict()

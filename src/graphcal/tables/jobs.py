@@ -5,22 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from graphcal.containers.parquet import open_parquet
+from graphcal.files import sha256_of, sweep
 from graphcal.tables.kinds import SAMPLE
 from graphcal.tables.shards import format_of, naming, rows_of
 from graphcal.tables.sources import Source
 
 JOB_ROWS = 1 << 21  # of a Parquet file that is cut
-PARTIAL = re.compile(r"\..+\.(?:parquet|npy|json)\.(\d+)\.[0-9a-f]{8}")  # what graphcal.files.atomic_file writes to
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class ScoreJob:
     first_row: int  # of the job, in the whole table
     row_groups: range | None = None  # of the shard; None: all
     groups_first_row: int = 0  # of the job, in its shard
+    record: Mapping[str, str] = field(default_factory=dict)  # what its file says of how it was made
 
 
 def jobs_of(files: Source, out: Path, whole: bool = False) -> list[ScoreJob]:
@@ -57,7 +58,7 @@ def jobs_of(files: Source, out: Path, whole: bool = False) -> list[ScoreJob]:
 
 def row_group_cuts(shard: Path) -> Iterator[tuple[range, int, int]]:
     """Runs of row groups of about JOB_ROWS rows: the groups, their first row, their rows."""
-    with naming(shard), pq.ParquetFile(shard) as file:
+    with naming(shard), open_parquet(shard) as file:
         sizes = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
     begin, start, rows = 0, 0, 0
     for k, size in enumerate(sizes):
@@ -77,16 +78,63 @@ def first_batch(files: Source, jobs: Sequence[ScoreJob]) -> pa.RecordBatch:
     raise ValueError(f"{files.shards[0]}: the table has no rows")
 
 
-def finished(path: Path, made_from: str) -> dict[str, Any] | None:
-    """What a whole file says of itself; None where it is not there, or was made from something else."""
+def record_of(
+    job: ScoreJob, files: Source, inputs: Mapping[Path, str], made_by: Sequence[str], out: Path, predictions: str | Path
+) -> dict[str, str]:
+    """What the file of a job says of how it was made.
+
+    ``scorer`` stands for the calibration and the options, ``input`` for its rows and their context, ``place`` for the table that
+    it is a part of and its name in the folder. ``inputs`` are the fingerprints of the files that are read, ``made_by`` the
+    digests of scorer and context.
+    """
+    scorer, context = made_by
+    content = (inputs[path] for path in files.files_of(job.shard))
+    return {
+        "scorer": scorer,
+        "input": digest(context, job.shard.name, repr(job.row_groups), *content),
+        "place": place_of(job.out, out, predictions),
+    }
+
+
+def place_of(path: Path, out: Path, predictions: str | Path) -> str:
+    return digest(os.path.abspath(predictions), path.relative_to(out).as_posix())
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """The record in the footer of a file that `score` wrote; empty for any other file."""
+    with suppress(pa.ArrowException, OSError, ValueError, KeyError):
+        with open_parquet(path) as file:
+            record = json.loads((file.metadata.metadata or {})[b"graphcal"])
+        return record if isinstance(record, dict) else {}
+    return {}
+
+
+def finished(path: Path, wanted: Mapping[str, str]) -> dict[str, Any] | None:
+    """What a whole file says of its rows; None where there is none, or where its input has changed since.
+
+    A file of another calibration, of other options, or of anybody else is refused.
+    """
     if not path.exists():
         return None
-    with suppress(pa.ArrowException, OSError, ValueError, KeyError):
-        with pq.ParquetFile(path) as file:
-            found = json.loads((file.metadata.metadata or {})[b"graphcal"])
-        if found.pop("made_from") == made_from:
-            return dict(found)
-    raise ValueError(f"{path} is there and was made from something else; score into an empty folder, or remove it")
+    record = read_record(path)
+    if record.get("scorer") != wanted["scorer"]:
+        raise ValueError(f"{path} is there and was made from something else; score into an empty folder, or remove it")
+    if record.get("input") != wanted["input"]:
+        return None
+    return {name: value for name, value in record.items() if name not in wanted}
+
+
+def remove_stale(out: Path, jobs: Sequence[ScoreJob], predictions: str | Path) -> int:
+    """Remove the files that were scored from rows that the table no longer has; gives their number.
+
+    A file goes only where its record names this table and this place in the folder.
+    """
+    written, removed = {job.out for job in jobs}, 0
+    for path in sorted(out.rglob("*.parquet")):
+        if path not in written and read_record(path).get("place") == place_of(path, out, predictions):
+            path.unlink()
+            removed += 1
+    return removed
 
 
 def digest(*parts: str | bytes) -> str:
@@ -97,23 +145,13 @@ def digest(*parts: str | bytes) -> str:
     return total.hexdigest()
 
 
-def fingerprint(path: Path, ends: int = 1 << 16) -> str:
-    """Of a Parquet file's size, beginning and end, which describes all of it; of other files all."""
-    size = path.stat().st_size
-    with open(path, "rb") as file:
-        if format_of(path) != "parquet":
-            whole = hashlib.sha256()
-            while part := file.read(1 << 24):
-                whole.update(part)
-            return whole.hexdigest()
-        head = file.read(ends)
-        file.seek(max(0, size - ends))
-        return digest(str(size), head, file.read(ends))
+def fingerprints(paths: Sequence[Path], workers: int) -> dict[Path, str]:
+    """SHA-256 of the content of every file."""
+    with ThreadPoolExecutor(max(workers, 1)) as pool:
+        return dict(zip(paths, pool.map(sha256_of, paths)))
 
 
 def remove_partials(out: Path) -> None:
-    """What a killed process left half written."""
-    for path in out.rglob(".*") if out.is_dir() else ():
-        name = PARTIAL.fullmatch(path.name)
-        if name and not Path(f"/proc/{name[1]}").exists():
-            path.unlink(missing_ok=True)
+    """Remove what killed processes left half written, in the folder and in those inside it."""
+    for folder in [out, *(path for path in out.rglob("*") if path.is_dir())]:
+        sweep(folder)

@@ -3,17 +3,18 @@
     wide        a column per class    prob_0, logit_3, log_prob_cat, calibrated_prob_2, cat_PROB; or the class names, with --kind
     list        one list per row      probs, logits, log_probs; any list column with --kind; in CSV text joined by ';'
     long        a row per id, class   class, and prob, logit, log_prob; or score with --kind
-    top-label   the winner alone      prediction and confidence
+    top-label   the winner alone      prediction and confidence; calibrated_prediction and calibrated_confidence
     binary      one number per row    prob, logit, log_prob of the second class; or score with --kind
 
-Where a table holds calibrated scores (calibrated_...) beside others, the calibrated ones are read.
+Where a table holds calibrated scores (calibrated_...) beside others, the calibrated ones are read. Where columns are named after
+classes and the order of the classes is given, the scores are in that order.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -117,6 +118,9 @@ def find_layout(
         raise ValueError(
             f"{where}: the column {layout.scores[0]!r} does not say what it holds; say --kind logits, log-probs or probs"
         )
+    if layout.form == "wide" and layout.names is not None and classes and set(classes) == set(layout.names):
+        by_name = dict(zip(layout.names, layout.scores))
+        return replace(layout, names=classes, scores=tuple(by_name[name] for name in classes))
     return layout
 
 
@@ -153,8 +157,11 @@ def _possible(
             schema, kind, roles, [n for n in schema.names if n == "calibrated_prob" and not named]
         )
     found = _one_column(schema, kind, roles, [named] if named else schema.names)
-    if not found and {"prediction", "confidence"} <= set(roles):
-        found.append(TableLayout("top-label", "probs", (roles["confidence"],), None, roles))
+    if not found and "confidence" in roles:
+        if is_calibrated_name(roles["confidence"]) and "calibrated_prediction" in schema.names:
+            roles = {**roles, "prediction": "calibrated_prediction"}  # of which it is the confidence
+        if "prediction" in roles:
+            found.append(TableLayout("top-label", "probs", (roles["confidence"],), None, roles))
     if not found and kind and named is None:
         found = [TableLayout("wide", kind, columns, None, roles) for columns in _numbered(schema, roles)]
     return found
@@ -221,7 +228,11 @@ def _wide(schema: pa.Schema, roles: dict[str, str], where: str | Path) -> list[T
 
 
 def is_calibrated(layout: TableLayout) -> bool:
-    return layout.scores[0].lower().startswith("calibrated_")
+    return is_calibrated_name(layout.scores[0])
+
+
+def is_calibrated_name(column: str) -> bool:
+    return column.lower().startswith("calibrated_")
 
 
 def is_list(kind: pa.DataType) -> bool:

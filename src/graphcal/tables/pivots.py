@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
+from torch import Tensor
 
 from graphcal.tables.blocks import numbers_of
 from graphcal.tables.classes import NONE, WHOLE, Classes, canonical, class_numbers, distinct
@@ -99,6 +101,13 @@ def classes_in(column: pa.ChunkedArray, where: str | Path, name: str) -> set[str
 
 def _some(names: Collection[str]) -> str:
     return ", ".join(sorted_names(list(names))[:4])
+
+
+def winners_alone(log_probs: Tensor) -> Tensor:
+    """Log-probabilities (N, C) as a top-label table tells them: the rest shared evenly by all but the winner."""
+    top, pred = log_probs.double().max(-1, keepdim=True)
+    rest = torch.log(-torch.expm1(top.clamp(max=-1e-12)) / (log_probs.shape[1] - 1))
+    return rest.expand(log_probs.shape).scatter(1, pred, top).to(log_probs.dtype)
 
 
 def top_label_block(

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from graphcal.tables.blocks import scores_of
-from graphcal.tables.classes import Classes, declared
+from graphcal.tables.classes import Classes, class_order, declared
 from graphcal.tables.joining import duplicates, row_ids
 from graphcal.tables.kinds import Kind, kind_of
 from graphcal.tables.labelling import chosen_split, joined_labels, label_names, labels_and_split
@@ -27,8 +27,16 @@ from graphcal.tables.pivots import long_block, long_rows, top_label_block, top_l
 from graphcal.tables.shards import one_table
 from graphcal.tables.sources import Source, source_of
 from graphcal.tables.splits import RowSplit
-from graphcal.tables.table_checks import check_classes, check_columns_given, check_kind, check_predictions, check_shards
+from graphcal.tables.table_checks import (
+    check_classes,
+    check_columns_given,
+    check_kind,
+    check_predictions,
+    check_shards,
+    remark_on_order,
+)
 from graphcal.tables.table_metadata import remembered
+from graphcal.tables.times import is_time, times_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +51,10 @@ class PredictionTable:
     kind: Kind
     layout: TableLayout
     source: Source
+    rows: pa.Table  # the other columns
     notes: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()  # of label and split, what came from other files
+    numbered: bool = False  # labels may be numbers, 0 the first of the classes: their order was given
 
     @property
     def log_probs(self) -> Tensor:
@@ -65,6 +75,21 @@ class PredictionTable:
     @property
     def labelled(self) -> Tensor:
         return self.labels >= 0  # (N,) bool
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """A column of the table that holds no scores."""
+        if name not in self.rows.column_names:
+            raise ValueError(
+                f"{self.source.shards[0]}: no column {name!r}; the columns are {', '.join(self.rows.column_names)}"
+            )
+        return self.rows[name]
+
+    def times(self, name: str = "") -> np.ndarray | None:
+        """Times (N,) from the column ``name``, or from the first column of dates or timestamps; None where there is none."""
+        if name:
+            return times_of(self.column(name), name, self.source.shards[0])
+        dated = [field.name for field in self.rows.schema if is_time(field.type)]
+        return times_of(self.rows[dated[0]], dated[0], self.source.shards[0], missing=True) if dated else None
 
     @property
     def num_rows(self) -> int:
@@ -116,11 +141,11 @@ def _read_table(
     names = declared(classes)
     check_shards(tables, files, names is not None)
     schema = next(table.schema for table in tables if table.num_rows)
-    our_classes, our_columns = remembered(schema)
+    our_classes, numbered, our_columns = remembered(schema)
     given = {**files.columns, **our_columns, **(columns or {})}
     found = find_layout(schema, kind or files.kind, layout, given, names, files.shards[0])
     check_kind(found, kind, files.shards[0])
-    if names is None and is_calibrated(found):
+    if names is None and is_calibrated(found) and (found.names is None or numbered):
         names = our_classes
     check_classes(tables, found, files.shards)
     check_columns_given(columns or {}, schema, labels, split, files.shards[0])
@@ -145,9 +170,10 @@ def _read_table(
         joined.append("split")
         parts, said = chosen_split(split, rows, parts, ids, y, labels, columns or {})
         notes += said
+    notes += remark_on_order(logits, y)
     return PredictionTable(
-        ids, logits, None if y is None else torch.from_numpy(y), order.names, parts, what, found, files, tuple(notes),
-        tuple(joined),
+        ids, logits, None if y is None else torch.from_numpy(y), order.names, parts, what, found, files, rows, tuple(notes),
+        tuple(joined), order.declared,
     )  # fmt: skip
 
 
@@ -176,19 +202,7 @@ def assembled(
     scores = np.concatenate([block for block in blocks if block.size], axis=1)
     if len(scores) < 2:
         raise ValueError(f"{shards[0]}: {layout.scores[0]} needs two classes or more, got scores for {len(scores)}")
-    return scores, class_order(len(scores), layout, names, shards[0]), rows
-
-
-def class_order(count: int, layout: TableLayout, names: tuple[str, ...] | None, where: Path) -> Classes:
-    if layout.names is not None:
-        if names is not None and set(names) != set(layout.names):
-            raise ValueError(
-                f"{where}: the columns are named {', '.join(layout.names)}, --classes says {', '.join(names)}"
-            )
-        return Classes(layout.names)
-    if names is not None and len(names) != count:
-        raise ValueError(f"{where}: scores for {count} classes, but --classes names {len(names)}: {', '.join(names)}")
-    return Classes.numbered(count) if names is None else Classes(names, declared=True)
+    return scores, class_order(len(scores), layout.names, names, shards[0]), rows
 
 
 def ids_of(rows: pa.Table, layout: TableLayout, where: str | Path, count: int) -> tuple[pa.Array, bool]:

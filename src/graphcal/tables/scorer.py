@@ -3,7 +3,7 @@
     wide        calibrated_prob_<class> ..., calibrated_prediction, calibrated_confidence
     list        calibrated_probs, calibrated_prediction, calibrated_confidence
     binary      calibrated_prob (of the second class), calibrated_prediction, calibrated_confidence
-    top-label   calibrated_confidence
+    top-label   calibrated_prediction, calibrated_confidence
     long        calibrated_prob, in every row
 
 All other columns are kept; the scores themselves only with ``keep_scores``. `Scorer` is picklable: it is the function of Ray
@@ -13,7 +13,7 @@ Data's ``map_batches(batch_format="pyarrow")``, and ``Scorer.map`` that of Spark
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 
 from graphcal.core import Calibration
 from graphcal.tables.blocks import check_columns, numbers_of, scores_of
-from graphcal.tables.classes import Classes
+from graphcal.tables.classes import Classes, number_type
 from graphcal.tables.columnar import calibrated_block
-from graphcal.tables.kinds import Kind, kind_named, kind_of
-from graphcal.tables.layouts import TableLayout, find_layout
+from graphcal.tables.fitted_tables import FittedTable
+from graphcal.tables.kinds import MANY, Kind, digits_of, kind_named, kind_of
+from graphcal.tables.layouts import TableLayout, find_layout, is_calibrated, is_calibrated_name
 from graphcal.tables.pivots import long_block, long_codes, top_label_block
 from graphcal.tables.profiles import Profile
 
@@ -55,7 +56,7 @@ class Scorer:
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """The columns that come out for the columns that go in."""
         batch, count = pa.RecordBatch.from_pylist([], schema=schema), len(self.classes)
-        nobody = np.empty((count, 0), np.float32), np.empty(0, np.int16), np.empty(0, np.float32)
+        nobody = np.empty((count, 0), np.float32), np.empty(0, np.int64)
         added = calibrated_columns(batch, self.layout, self.classes, *nobody)
         return with_columns(batch, added, () if self.keep_scores else self.layout.scores).schema
 
@@ -73,7 +74,7 @@ class Scorer:
         logits = self.logits(batch, where, first_row)
         known = context(len(logits[0])) if callable(context) else context
         probs, pred = calibrated_block(self.calibration, logits, known)
-        conf = probs.max(0) if len(pred) else np.empty(0, np.float32)
+        conf = confidence_of(probs, pred)
         added = calibrated_columns(batch, self.layout, self.classes, probs, pred, conf, where)
         made = with_columns(batch, added, () if self.keep_scores else self.layout.scores)
         return made, Profile.of(conf, pred, len(self.classes))
@@ -95,21 +96,32 @@ class Scorer:
         return self.kind.logits(scores, where, first_row)
 
 
+def confidence_of(probs: Array, pred: Array) -> Array:
+    """(n,) the probability, of (C, n), of each predicted class."""
+    confidence: Array = probs[pred, np.arange(len(pred))]
+    return confidence
+
+
 def calibrated_columns(
     batch: pa.RecordBatch | pa.Table,
     layout: TableLayout,
     classes: tuple[str, ...],
     probs: Array,
     pred: Array,
-    conf: Array,
+    conf: Array | None = None,
     where: str | Path = "the batch",
 ) -> dict[str, pa.Array]:
-    """The columns that are added to a batch for its calibrated probabilities (C, n), winners (n,) and confidences (n,)."""
+    """The columns that are added to a batch for its calibrated probabilities (C, n) and predictions (n,).
+
+    ``conf`` (n,) is the probability of each prediction, where it is computed already.
+    """
     if layout.form == "long":
         row, label = long_codes(batch, layout, Classes(classes, declared=True), where)
         return {"calibrated_prob": pa.array(probs[label, row])}
+    conf = confidence_of(probs, pred) if conf is None else conf
+    both = {"calibrated_prediction": named(pred, classes), "calibrated_confidence": pa.array(conf)}
     if layout.form == "top-label":
-        return {"calibrated_confidence": pa.array(conf)}
+        return both
     if layout.form == "wide":
         added = {f"calibrated_prob_{name}": pa.array(p) for name, p in zip(classes, probs)}
     elif layout.form == "list":
@@ -118,14 +130,15 @@ def calibrated_columns(
         added = {"calibrated_probs": pa.ListArray.from_arrays(pa.array(offsets), flat)}
     else:
         added = {"calibrated_prob": pa.array(probs[1])}
-    return {**added, "calibrated_prediction": named(pred, classes), "calibrated_confidence": pa.array(conf)}
+    return {**added, **both}
 
 
 def named(pred: Array, classes: tuple[str, ...]) -> pa.Array:
     """Predictions by the classes' names, as numbers where they are numbers."""
+    numbers = pa.array(pred.astype(number_type(len(classes)), copy=False))
     if Classes(classes).are_numbers:
-        return pa.array(pred)
-    return pa.DictionaryArray.from_arrays(pa.array(pred), pa.array(classes, pa.string()))
+        return numbers
+    return pa.DictionaryArray.from_arrays(numbers, pa.array(classes, pa.string()))
 
 
 def with_columns(batch: Batch, added: Mapping[str, pa.Array], dropped: Sequence[str] = ()) -> Batch:
@@ -140,7 +153,7 @@ def check_shard(scorer: Scorer, batch: pa.RecordBatch, where: str | Path) -> Non
     check_columns(batch, scorer.layout, where)
     if scorer.layout.form != "wide":
         return
-    given = pa.schema([field for field in batch.schema if not field.name.startswith("calibrated_")])
+    given = read_by(batch.schema, is_calibrated(scorer.layout))
     found = find_layout(given, scorer.kind.name, "wide", scorer.layout.roles, scorer.layout.names, where)
     more = [name for name in found.scores if name not in scorer.layout.scores]
     if more and not set(scorer.layout.scores) - set(found.scores):
@@ -158,43 +171,65 @@ def scorer_of(
     """The scorer of a calibration for tables like the ``sample``.
 
     What the calibration remembers of the table it was fitted on says what a column holds; its columns are found by name. A table
-    of another kind, or of other classes, is refused.
+    of another kind, or of other classes, is refused. A table that is rounded to fewer digits than that of the fit is read as a
+    rounded one.
     """
-    known = calibration.fitted_on.get("table") or {}
-    wanted = known.get("kind") or kind
+    known = FittedTable.of(calibration)
+    wanted = known.kind or kind
     if kind is not None and wanted is not None and kind_named(kind) != kind_named(wanted):
         raise ValueError(f"{where}: the calibration was fitted on {wanted}, --kind says {kind}")
-    schema = pa.schema([field for field in sample.schema if not field.name.startswith("calibrated_")])
-    given = {**known.get("columns", {}), **(columns or {})}
-    names = tuple(known.get("classes") or classes or ())
-    layout = find_layout(schema, wanted, known.get("form"), given, names or None, where)
+    schema = read_by(sample.schema, known.calibrated)
+    given = {**known.columns, **(columns or {})}
+    names = known.classes or tuple(classes or ())
+    layout = find_layout(schema, wanted, known.form, given, names or None, where)
+    if known.calibrated != is_calibrated(layout):
+        raise ValueError(
+            f"{where}: the calibration was fitted on calibrated scores (columns calibrated_...), and the table has none. Score "
+            "it with the first calibrator before, or fit on the table as the model wrote it"
+        )
     if wanted is not None and layout.kind != kind_named(wanted):
         raise ValueError(
             f"{where}: the calibration was fitted on {wanted}, the column {layout.scores[0]!r} is {layout.kind}"
         )
-    layout, names = in_order(layout, names, calibration.num_classes, where)
-    if known or layout.form in ("long", "top-label"):
-        return Scorer(calibration, layout, Kind(layout.kind, known.get("digits")), names)
+    names = checked_classes(layout, names, calibration.num_classes, where)
+    if known.kind or layout.form in ("long", "top-label"):
+        digits = fewest_digits(known.digits, sample, layout, where)
+        return Scorer(calibration, layout, Kind(layout.kind, digits), names)
     return Scorer(calibration, layout, kind_of(layout.kind, scores_of(sample, layout, where), where), names)
 
 
-def in_order(
+def read_by(schema: pa.Schema, calibrated: bool) -> pa.Schema:
+    """The columns that a scorer looks at: those called calibrated_... only where the fit read such ones."""
+    return pa.schema([f for f in schema if calibrated or not is_calibrated_name(f.name)], schema.metadata)
+
+
+def fewest_digits(
+    at_fit: int | None, sample: pa.RecordBatch | pa.Table, layout: TableLayout, where: str | Path
+) -> int | None:
+    """The digits that the fit's probabilities were rounded to, or fewer, those of the sample."""
+    if layout.kind != "probs" or layout.form == "top-label" or sample.num_rows < MANY:
+        return at_fit
+    one = layout.form == "long"
+    scores = (
+        numbers_of(sample[layout.scores[0]], where, layout.scores[0])[None] if one else scores_of(sample, layout, where)
+    )
+    digits = digits_of(scores)
+    return digits if digits and (at_fit is None or digits < at_fit) else at_fit  # 0: all are nearly 0 or 1
+
+
+def checked_classes(
     layout: TableLayout, names: tuple[str, ...], count: int | None, where: str | Path
-) -> tuple[TableLayout, tuple[str, ...]]:
-    """The layout with its columns in the order of the calibration's classes, and the classes."""
-    if layout.names is not None and names:
-        if set(layout.names) != set(names):
-            raise ValueError(
-                f"{where}: the calibration was fitted on the classes {', '.join(names)}; the columns are those of "
-                f"{', '.join(layout.names)}"
-            )
-        if layout.form == "wide":
-            by_name = dict(zip(layout.names, layout.scores))
-            layout = replace(layout, names=names, scores=tuple(by_name[name] for name in names))
+) -> tuple[str, ...]:
+    """The calibration's classes, which must be those of the columns."""
+    if layout.names is not None and names and set(layout.names) != set(names):
+        raise ValueError(
+            f"{where}: the calibration was fitted on the classes {', '.join(names)}; the columns are those of "
+            f"{', '.join(layout.names)}"
+        )
     found = names or layout.names or Classes.numbered(len(layout.scores) if layout.form == "wide" else count or 2).names
     columns = len(layout.scores) if layout.form == "wide" else len(found)
     if columns != len(found) or count not in (None, len(found)):
         raise ValueError(
             f"{where}: the calibration was fitted on {count or len(found)} classes, the table has scores for {columns}"
         )
-    return layout, found
+    return found

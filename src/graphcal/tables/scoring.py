@@ -2,10 +2,10 @@
 
 The work is cut into jobs: a shard, or a few million rows of a large Parquet file. A job reads batches, calibrates them
 (`Scorer`) and writes one Parquet file, which appears under its name when all of it is on the disk. Its footer says what it was
-made from, so that the same command, given again after a kill, keeps the files that are whole and makes the others: the bytes
-are the same as if nothing had happened. Memory is a few batches per worker.
+made from (by SHA-256 of the whole input), so that the same command, given again, keeps the files whose input is the same and
+makes the others: the bytes are the same as if nothing had happened. Memory is a few batches per worker.
 
-    OUT/<shard>.parquet ...   OUT/score.json: rows, profile, drift against the fit
+    OUT/<shard>.parquet ...   OUT/_score.json: rows, profile, drift against the fit
 """
 
 from __future__ import annotations
@@ -27,7 +27,18 @@ from graphcal.persist import restore
 from graphcal.tables.contexts import GraphFiles, Progress, TableContext, edges_context
 from graphcal.tables.execution import made_ahead, run_jobs
 from graphcal.tables.exporting import parquet_writer
-from graphcal.tables.jobs import ScoreJob, digest, fingerprint, finished, first_batch, jobs_of, remove_partials
+from graphcal.tables.fitted_tables import FittedTable
+from graphcal.tables.jobs import (
+    ScoreJob,
+    digest,
+    fingerprints,
+    finished,
+    first_batch,
+    jobs_of,
+    record_of,
+    remove_partials,
+    remove_stale,
+)
 from graphcal.tables.layouts import ROLES
 from graphcal.tables.profiles import Profile, drift
 from graphcal.tables.scorer import Scorer, check_shard, scorer_of
@@ -52,8 +63,12 @@ def score(
     address: str | None = None,
     progress: Progress = None,
 ) -> dict[str, Any]:
-    """Write calibrated predictions of every shard to the folder ``out``; gives what score.json holds."""
+    """Write calibrated predictions of every shard to the folder ``out``; gives what _score.json holds."""
+    for option, path in (("--edges", edges), ("--train-ids", train_ids)):
+        if path is not None and not Path(path).exists():
+            raise ValueError(f"{option} {path}: no such file or folder")
     calibration, files, out = restore(calibrator), source_of(predictions, source), Path(out)
+    fitted, workers = FittedTable.of(calibration), workers or os.cpu_count() or 1
     check_writable(out)
     jobs = jobs_of(files, out)
     given = {**files.columns, **(columns or {})}
@@ -62,7 +77,7 @@ def score(
         columns or {}, sample.schema.names, files.shards[0], set(ROLES) - {"label", "split", "source", "target"}
     )
     if files.check is not None:
-        files.check(sample.schema, files.shards[0], bool((calibration.fitted_on.get("table") or {}).get("classes")))
+        files.check(sample.schema, files.shards[0], bool(fitted.classes))
     scorer = replace(
         scorer_of(calibration, sample, files.shards[0], kind or files.kind, given), keep_scores=keep_scores
     )
@@ -70,29 +85,48 @@ def score(
         jobs = jobs_of(files, out, whole=True)
     key = digest(Path(calibrator).read_bytes(), repr((scorer.layout, scorer.kind, scorer.classes, keep_scores)))
     remove_partials(out)
+    inputs = fingerprints([path for shard in files.shards for path in files.files_of(shard)], workers)
     found: list[dict[str, Any]] = []
     with context_of(
-        scorer, files, edges, train_ids, given, out, key, workers or os.cpu_count() or 1, progress
+        scorer, files, edges, train_ids, given, out, digest(key, *inputs.values()), workers, progress
     ) as context:
-        if context is not None:
-            key = f"{key} {context.digest}"
         if (
             context is not None and scorer.layout.form == "long"
         ):  # rows of the context are predictions, not rows of the file
             jobs = [replace(job, first_row=context.starts[str(job.shard)]) for job in jobs]
-        work = partial(score_job, scorer, files, context, key, scorer.schema(sample.schema))
+        made_from = key, context.digest if context else ""
+        jobs = [replace(job, record=record_of(job, files, inputs, made_from, out, predictions)) for job in jobs]
+        work = partial(score_job, scorer, files, context, scorer.schema(sample.schema))
         for result in run_jobs(work, jobs, engine, workers, address):
             found.append(result)
             if progress:
                 progress("scoring", len(found), len(jobs))
-    summary = summarised(calibration.fitted_on.get("table") or {}, found, len(scorer.classes))
-    trained = (calibration.fitted_on.get("table") or {}).get("training_rows", 0)
-    if trained and calibration.reads_graph and train_ids is None:
-        summary["notes"] = [
-            f"the calibrator was fitted beside {trained:,} training rows; without --train-ids every row is taken for a new one"
-        ]
-    write_atomically(out / "score.json", json.dumps(summary, indent=1) + "\n")
+    summary = summarised(fitted.profile, found, len(scorer.classes))
+    notes = notes_on(scorer, fitted, edges is not None, train_ids is not None)
+    if removed := remove_stale(out, jobs, predictions):
+        notes.append(f"removed {removed:,} scored file{'s' * (removed > 1)} whose rows {predictions} no longer has")
+    summary |= {"notes": notes} if notes else {}
+    write_atomically(out / "_score.json", json.dumps(summary, indent=1) + "\n")
     return summary
+
+
+def notes_on(scorer: Scorer, fitted: FittedTable, edges: bool, train_ids: bool) -> list[str]:
+    """What a reader of scored rows should know of how they were read."""
+    notes = []
+    if scorer.calibration.reads_graph and fitted.training_rows and not train_ids:
+        notes.append(
+            f"the calibrator was fitted beside {fitted.training_rows:,} training rows; without --train-ids every row is taken "
+            "for a new one"
+        )
+    if not scorer.calibration.reads_graph and (edges or train_ids):
+        notes.append("the calibrator reads no graph: --edges and --train-ids are not used")
+    if fitted.kind and scorer.kind.digits != fitted.digits:
+        before = "not rounded" if fitted.digits is None else f"rounded to {fitted.digits}"
+        notes.append(
+            f"the scores are rounded to {scorer.kind.digits} digits, those of the fit were {before}; a probability of 0 is read "
+            f"as {scorer.kind.floor:g}. Write more digits for the accuracy of the fit"
+        )
+    return notes
 
 
 def context_of(
@@ -118,7 +152,7 @@ def context_of(
     return edges_context(graph, out, key, workers, progress)
 
 
-def summarised(known: Mapping[str, Any], found: Sequence[Mapping[str, Any]], classes: int) -> dict[str, Any]:
+def summarised(at_fit: Profile | None, found: Sequence[Mapping[str, Any]], classes: int) -> dict[str, Any]:
     """Rows, their profile, and how far they are from those of the fit."""
     profile = sum(
         (Profile.from_dict(one["profile"]) for one in found), Profile(np.zeros(20, int), np.zeros(classes, int))
@@ -129,17 +163,16 @@ def summarised(known: Mapping[str, Any], found: Sequence[Mapping[str, Any]], cla
         "kept": int(sum(one["kept"] for one in found)),
         "profile": profile.to_dict(),
     }
-    if known.get("profile"):
-        summary["drift"] = drift(Profile.from_dict(known["profile"]), profile)
+    if at_fit is not None:
+        summary["drift"] = drift(at_fit, profile)
     return summary
 
 
 def score_job(
-    scorer: Scorer, files: Source, context: TableContext | None, key: str, empty: pa.Schema, job: ScoreJob
+    scorer: Scorer, files: Source, context: TableContext | None, empty: pa.Schema, job: ScoreJob
 ) -> dict[str, Any]:
     """Write one file, or keep it where it is whole and was made from the same; of a shard without rows the ``empty`` one."""
-    made_from = digest(key, job.shard.name, repr(job.row_groups), fingerprint(job.shard))
-    done = finished(job.out, made_from)
+    done = finished(job.out, job.record)
     if done is not None:
         return {**done, "kept": 1}
     profile, rows, writer = Profile(np.zeros(20, int), np.zeros(len(scorer.classes), int)), 0, None
@@ -153,7 +186,7 @@ def score_job(
                 profile, rows = profile + seen, rows + scored.num_rows
             result = {"rows": rows, "profile": profile.to_dict(), "kept": 0}
             writer = writer or parquet_writer(file.name, remembering(empty, scorer.classes, scorer.layout.roles))
-            writer.add_key_value_metadata({"graphcal": json.dumps({"made_from": made_from, **result})})
+            writer.add_key_value_metadata({"graphcal": json.dumps({**job.record, **result})})
             writer.close()
     except OSError as fault:
         raise ValueError(f"cannot write {job.out}: {fault.strerror or fault}") from None

@@ -1,6 +1,6 @@
 """Files of any format as Arrow: a path is a file or a folder of shards, a shard is one table.
 
-    .parquet .pq      .csv .tsv .csv.gz .tsv.gz      .arrow .feather .ipc      .npz      .pt .pth      .avro (with fastavro)
+    .parquet .pq      .csv .tsv .csv.gz .tsv.gz      .arrow .feather .ipc      .npz      .pt .pth
 
 In .npz and .pt files a one-dimensional array is a column, a two-dimensional one a column of lists; a bare tensor in a .pt file
 is the column ``scores``. Nothing that is read can run code: npz without pickles, tensors with ``weights_only``.
@@ -14,17 +14,15 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from graphcal.containers.arrow import arrow_batches, arrow_schema
-from graphcal.containers.avro import read_avro
 from graphcal.containers.batches import holds_text
 from graphcal.containers.csv_files import read_csv
-from graphcal.containers.parquet import parquet_batches, read_parquet
+from graphcal.containers.parquet import open_parquet, parquet_batches, read_parquet
 
 FORMATS = {
     ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv", ".arrow": "arrow", ".feather": "arrow",
-    ".ipc": "arrow", ".npz": "npz", ".pt": "pt", ".pth": "pt", ".avro": "avro", ".csv.gz": "csv", ".tsv.gz": "csv",
+    ".ipc": "arrow", ".npz": "npz", ".pt": "pt", ".pth": "pt", ".csv.gz": "csv", ".tsv.gz": "csv",
 }  # fmt: skip
 BATCH = 1 << 17  # rows
 
@@ -39,21 +37,33 @@ def shards_of(path: str | Path) -> list[Path]:
     """The files of a table, in the order of their names; hidden files and those that start with _ are not part of it."""
     path = Path(path)
     if path.is_dir():
-        found = sorted(
+        visible = sorted(
             file
             for file in path.rglob("*")
-            if format_of(file) is not None
-            and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
+            if not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
         )
-        if not found:
+        for file in visible:
+            refuse_avro(file)
+        shards = [file for file in visible if format_of(file) is not None]
+        if not shards:
             raise ValueError(f"{path} holds no table: expected files that end in {', '.join(FORMATS)}")
-        return found
+        return shards
     if not path.exists():
         raise ValueError(f"no predictions at {path}: the file does not exist")
+    refuse_avro(path)
     if format_of(path) is None:
         came = path.suffix or "a file without a suffix"
         raise ValueError(f"{path}: cannot read {came}; use {', '.join(FORMATS)}")
     return [path]
+
+
+def refuse_avro(path: Path) -> None:
+    """Refuse an Avro file, also among shards of other formats: its rows would be missing."""
+    if path.suffix.lower() == ".avro":
+        raise ValueError(
+            f"{path}: Avro files are not read. Write the table as Parquet, for example with "
+            "pandas.DataFrame(fastavro.reader(open(FILE, 'rb'))).to_parquet(NEW)"
+        )
 
 
 @contextmanager
@@ -79,7 +89,7 @@ def read_shard(path: Path, columns: list[str] | None = None) -> pa.Table:
             return read_parquet(path, columns)
         if form == "arrow":
             return pa.Table.from_batches(list(arrow_batches(path)), arrow_schema(path))
-        readers = {"csv": read_csv, "npz": read_npz, "pt": read_pt, "avro": read_avro}
+        readers = {"csv": read_csv, "npz": read_npz, "pt": read_pt}
         table: pa.Table = readers[form or ""](path)
         return table
 
@@ -126,7 +136,7 @@ def rows_of(path: Path) -> int:
     """How many rows a file has, from its footer where it has one."""
     with naming(path):
         if format_of(path) == "parquet":
-            with pq.ParquetFile(path) as file:
+            with open_parquet(path) as file:
                 return int(file.metadata.num_rows)
         return int(read_shard(path).num_rows)
 

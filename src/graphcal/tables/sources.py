@@ -46,6 +46,12 @@ class Source:
         default_factory=dict
     )  # columns that names of folders say: split=val
 
+    def files_of(self, shard: Path) -> list[Path]:
+        """The files that the rows of a shard come from: itself, and those that say their ids."""
+        if shard not in self.ids:
+            return [shard]
+        return [shard, self.ids[shard], *(shards_of(self.id_map) if self.id_map else ())]
+
     def read(self, shard: Path) -> pa.Table:
         table = pa.Table.from_batches(list(self.batches(shard))) if self.ids else read_shard(shard)
         for name, value in self.folders.get(shard, {}).items():

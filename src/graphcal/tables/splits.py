@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from graphcal.datasets.graph_tables import encode_split
-from graphcal.tables.joining import is_of_edges, match_ids, row_ids
+from graphcal.tables.joining import is_of_edges, match_ids, refuse_duplicates, row_ids
 from graphcal.tables.layouts import roles_of
 from graphcal.tables.shards import one_table, read_shard, shards_of
 
@@ -67,19 +67,41 @@ def split_in(table: pa.Table, roles: Mapping[str, str], where: str | Path) -> Ro
 
 def from_file(path: Path, ids: pa.Array, y: np.ndarray, columns: Mapping[str, str]) -> tuple[RowSplit, list[str]]:
     """A table of id and split; or of ids alone: those are fitted on, all other labelled rows measure."""
-    table = one_table([read_shard(shard) for shard in shards_of(path)])
-    roles = roles_of(table.column_names, columns, path)
-    others = row_ids(table, roles if is_of_edges(roles) else {"id": roles.get("id", table.column_names[0])}, path)
+    others, parts = ids_and_split(path, columns)
     found = match_ids(ids, others, path)
     notes = [f"{path}: {found.unknown:,} ids have no prediction"] if found.unknown else []
-    if "split" in roles:
-        return placed(from_words(table[roles["split"]], path, roles["split"]), found.rows), notes
-    if table.num_columns > (2 if is_of_edges(roles) else 1):
-        raise ValueError(
-            f"{path}: expected a column 'split', or ids alone; the columns are {', '.join(table.column_names)}"
-        )
+    if parts is not None:
+        return placed(parts, found.rows), notes
     val = found.rows >= 0
     return RowSplit(np.zeros_like(val), val, ~val & (y >= 0)), notes
+
+
+def ids_and_split(path: Path, columns: Mapping[str, str]) -> tuple[pa.Array, RowSplit | None]:
+    """The ids of a table of rows and the part that each is in; no parts where the table is of ids alone."""
+    table = one_table([read_shard(shard) for shard in shards_of(path)])
+    roles = roles_of(table.column_names, columns, path)
+    parts = split_in(table, roles, path)
+    if not is_of_edges(roles) and "id" not in roles:
+        others = [name for name in table.column_names if name != roles.get("split")]
+        roles = {**roles, "id": others[0]} if len(others) == 1 else roles
+    ids = row_ids(table, roles, path)
+    if ids is None or (parts is None and table.num_columns > (2 if is_of_edges(roles) else 1)):
+        raise ValueError(
+            f"{path}: expected a column of ids with a column 'split', or ids alone; the columns are "
+            f"{', '.join(table.column_names)}. Name yours: --columns id=NAME,split=NAME"
+        )
+    return ids, parts
+
+
+def training_ids(path: Path, columns: Mapping[str, str]) -> pa.Array:
+    """The ids in a table of training rows: those whose split is train, or all of a table of ids alone."""
+    ids, parts = ids_and_split(path, columns)
+    refuse_duplicates(ids, path)
+    if parts is None:
+        return ids
+    if not parts.train.any():
+        raise ValueError(f"{path}: no row has the split 'train', so there are no training rows")
+    return ids.filter(pa.array(parts.train))
 
 
 def drawn(y: np.ndarray, seed: int) -> tuple[RowSplit, str]:

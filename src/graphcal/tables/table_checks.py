@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from torch import Tensor
 
 from graphcal.tables.classes import Classes, class_numbers
 from graphcal.tables.kinds import kind_named
@@ -14,6 +15,7 @@ from graphcal.tables.labelling import table_of
 from graphcal.tables.layouts import ROLES, TableLayout, find_layout, is_calibrated, is_list
 from graphcal.tables.sources import Source
 
+SURE = 3.0  # standard errors below chance
 TIE = 1e-6  # two scores nearer than this are a tie, and a prediction may be either
 
 
@@ -105,6 +107,21 @@ def check_predictions(
             f"says {order.names[said[row]]}, the highest is that of {order.names[int(scores[:, row].argmax())]}): the classes "
             f"{order.shown()} are in another order than the scores"
         )
+
+
+def remark_on_order(logits: Tensor, y: np.ndarray | None) -> list[str]:
+    """A remark on labels (N,), -1 for none, that the scores (N, C) meet less often than chance would."""
+    labelled = np.zeros(0, dtype=bool) if y is None else y >= 0
+    if y is None or not labelled.any():
+        return []
+    count, chance = int(labelled.sum()), 1 / logits.shape[1]
+    accuracy = float((logits.argmax(-1).numpy() == y)[labelled].mean())
+    if accuracy >= chance - SURE * np.sqrt(chance * (1 - chance) / count):
+        return []
+    return [
+        f"accuracy is {accuracy:.1%} on {count:,} labelled rows, that of a guess among {logits.shape[1]} classes is "
+        f"{chance:.1%}: are the classes in the right order?"
+    ]
 
 
 def is_threshold(said: np.ndarray, scores: np.ndarray) -> bool:
