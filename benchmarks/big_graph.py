@@ -2,8 +2,8 @@
 
     python benchmarks/big_graph.py [--nodes 1000000] [--edges 10000000] [--epochs 8] [--calibrators ts,graph-scaling]
 
-write      a synthetic graph (graphcal.synthetic) as nodes.parquet and edges.parquet: the input, not counted
-read       graphcal.read
+write      a synthetic graph (graphcal.lab.synthetic) as nodes.parquet and edges.parquet: the input, not counted
+read       graphcal.lab.read
 train      GraphSAGE on sampled mini-batches (fan-outs 10 and 10, 1,024 seeds), early stopping on the validation nodes
 observe    the whole graph, layer by layer, as graphcal's own model and as the same model written with PyG
 fit, apply, measure    each calibrator: fitted on the validation nodes, applied to all nodes, measured on the test nodes
@@ -30,10 +30,10 @@ from torch_geometric.data import Data
 from torch_geometric.nn.models import GraphSAGE
 
 import graphcal as gc
-from graphcal.engine.operators import feature_matrix
+from graphcal.lab.engine.operators import feature_matrix
+from graphcal.lab.models import TrainedGNN
+from graphcal.lab.training import Sampling
 from graphcal.metrics import score
-from graphcal.models import TrainedGNN
-from graphcal.training import Sampling
 
 VALIDATION = 20_000  # nodes at most
 
@@ -69,7 +69,7 @@ class Stages:
 
 
 def write_files(folder: Path, nodes: int, edges: int, labels_per_class: int) -> None:
-    data = gc.synthetic(nodes, degree=2 * edges / nodes, seed=0, labels_per_class=labels_per_class)
+    data = gc.lab.synthetic(nodes, degree=2 * edges / nodes, seed=0, labels_per_class=labels_per_class)
     x = feature_matrix(data.x)
     split = np.full(nodes, "test", dtype=object)
     split[data.train_mask.numpy()] = "train"
@@ -118,10 +118,10 @@ def main() -> None:
         with stages.stage("write the files", counts=False):
             write_files(Path(folder), given.nodes, given.edges, given.labels_per_class)
         with stages.stage("read"):
-            data = gc.read(folder)
-    training = gc.Training(epochs=given.epochs, patience=3, weight_decay=0.0)
+            data = gc.lab.read(folder)
+    training = gc.lab.Training(epochs=given.epochs, patience=3, weight_decay=0.0)
     with stages.stage("train on mini-batches"):
-        (run,) = gc.train(data, "sage", training, seeds=1, loader=Sampling((10, 10), batch_size=1024))
+        (run,) = gc.lab.train(data, "sage", training, seeds=1, loader=Sampling((10, 10), batch_size=1024))
     model, history = run.model, run.history
     del run
     with stages.stage("observe, graphcal's model"):

@@ -43,9 +43,9 @@ def measured(name: str, calibrators: list[str], seeds: int) -> list[dict[str, An
     import graphcal as gc
     from graphcal.methods import CALIBRATORS
 
-    data = gc.load(name)
+    data = gc.lab.load(name)
     print(f"training {seeds} GCN on {name} ...", file=sys.stderr)
-    outputs = [run.outputs for run in gc.train(data, seeds=range(seeds))]
+    outputs = [run.outputs for run in gc.lab.train(data, seeds=range(seeds))]
     facts = gc.structure(data)
     _ = facts.adjacency, facts.hops, facts.next_to_training, facts.degree, facts.neighbours
     rows = []

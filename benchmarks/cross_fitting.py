@@ -3,8 +3,8 @@
     python benchmarks/cross_fitting.py                     # prints
     python benchmarks/cross_fitting.py --write results     # and writes cross-fitting.md
 
-Validation nodes chose the epoch, so they are a little too good to calibrate on. `gc.cross_fit` predicts every labelled node by a
-replica that used it neither to train nor to stop; what is fitted there is applied to the model trained on everything.
+Validation nodes chose the epoch, so they are a little too good to calibrate on. `gc.lab.cross_fit` predicts every labelled node
+by a replica that used it neither to train nor to stop; what is fitted there is applied to the model trained on everything.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from statistics import fmean
 import graphcal as gc
 from graphcal.core import Outputs
 from graphcal.files import write_atomically
+from graphcal.lab.training import published
 from graphcal.metrics import ece
-from graphcal.training import published
 
 SETTINGS = [  # graph, protocol, training
     *((graph, "per-class", "cagcn") for graph in ("cora", "citeseer", "cora_ml", "photo", "chameleon")),
@@ -39,10 +39,10 @@ def measure(graph: str, protocol: str, recipe: str, splits: range) -> dict[str, 
     """Means over splits, by method and what it was fitted on."""
     found: dict[str, list[tuple[float, float]]] = {}
     for split in splits:
-        data = gc.load(graph, protocol, split=split)
+        data = gc.lab.load(graph, protocol, split=split)
         training = published(recipe, "gcn", graph).training
-        out = gc.train(data, "gcn", training, seeds=[split])[0].outputs
-        crossed = gc.cross_fit(data, "gcn", training, folds=5, seed=split)
+        out = gc.lab.train(data, "gcn", training, seeds=[split])[0].outputs
+        crossed = gc.lab.cross_fit(data, "gcn", training, folds=5, seed=split)
         for name, method in METHODS.items():
             for where, (fitted_on, nodes) in {
                 "validation": (out, data.val_mask),
@@ -63,7 +63,7 @@ def main() -> None:
         "",
         "NLL / ECE % on test nodes. Validation: fitted on the validation nodes, which also chose the epoch. Cross-fit: on",
         "every labelled node, training nodes too, each predicted by one of five replicas that did not see it",
-        f"(`gc.cross_fit`), and applied to the model trained on everything. GCN, means over {asked.splits} splits.",
+        f"(`gc.lab.cross_fit`), and applied to the model trained on everything. GCN, means over {asked.splits} splits.",
         "",
         "| graph | protocol | " + " | ".join(names) + " |",
         "| --- | --- |" + " ---: |" * len(names),

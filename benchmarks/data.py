@@ -36,7 +36,7 @@ def write_tables(folder: Path, nodes: int, edges: int, features: int = 32) -> No
 
 def measured(job: str, given: argparse.Namespace) -> None:
     """Run one job in this process and print what it took."""
-    from graphcal import datasets
+    from graphcal.lab import datasets
 
     started = time.perf_counter()
     degree = 2 * given.edges / given.nodes

@@ -65,8 +65,8 @@ def save_calibrator(path: Path) -> None:
 
     import graphcal as gc
 
-    data = gc.synthetic(6000, num_classes=CLASSES, homophily=0.6, seed=0)
-    out = gc.train(data, training=gc.Training(epochs=40), seeds=[0])[0].outputs
+    data = gc.lab.synthetic(6000, num_classes=CLASSES, homophily=0.6, seed=0)
+    out = gc.lab.train(data, training=gc.lab.Training(epochs=40), seeds=[0])[0].outputs
     calibration = gc.GraphScaling().fit(gc.Outputs(out.logits, data), on=data.val_mask)
     assert float((calibration.weights > 0).sum()) > 2, calibration.note
     calibration.fitted_on["table"] = {"kind": "logits", "digits": None, "classes": [str(c) for c in range(CLASSES)]}

@@ -16,8 +16,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from graphcal.bench.engines import keep_memory
-from graphcal.engine import dense
+from graphcal.lab.bench.engines import keep_memory
+from graphcal.lab.engine import dense
 
 ROUNDS, REPEATS = 9, 4
 

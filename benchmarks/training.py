@@ -3,7 +3,7 @@
     python benchmarks/training.py [--graphs cora,citeseer] [--backbones gcn,gat] [--seeds 1,10] [--json]
 
 The usual loop: two GCNConv(cached=True) or GATConv layers, dense features, Adam, one training step and one validation loss every
-epoch; several seeds one after the other. Ours: `graphcal.train`, same width, early stop switched off. Both use all of torch's
+epoch; several seeds one after the other. Ours: `graphcal.lab.train`, same width, early stop switched off. Both use all of torch's
 threads. Rounds alternate between the two. Times are milliseconds for one epoch of one run: for the usual loop its fastest epoch
 of all rounds, without set-up; for ours the mean over a whole training, set-up and results included, in the fastest round.
 "cpu" is the ratio of processor time. Peak memory is that of a process of its own (Linux).
@@ -33,9 +33,9 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GCNConv
 
 import graphcal
-from graphcal import datasets
 from graphcal.engine import features, sparse
-from graphcal.training import Training, published
+from graphcal.lab import datasets
+from graphcal.lab.training import Training, published
 
 EPOCHS = {"cora": 200, "citeseer": 200, "pubmed": 60, "cs": 20, "synthetic": 20}  # a round of ours; PyG's has a tenth
 ROUNDS = 3
@@ -87,7 +87,7 @@ def usual_loop(data: Data, backbone: str, training: Training, epochs: int) -> li
 
 
 def ours(data: Data, backbone: str, training: Training, epochs: int, seeds: int) -> None:
-    graphcal.train(data, backbone, replace(training, epochs=epochs, patience=None), seeds=range(seeds))
+    graphcal.lab.train(data, backbone, replace(training, epochs=epochs, patience=None), seeds=range(seeds))
 
 
 def load(name: str) -> Data:

@@ -16,8 +16,8 @@ METHODS = ("none", "ts", "vs", "scar", "graph-scaling")
 # applies it. A calibrator cannot read a test label, even by mistake.
 
 # %%
-data = gc.load("citeseer")
-runs = gc.train(data, training=gc.Training(epochs=100), seeds=range(5))
+data = gc.lab.load("citeseer")
+runs = gc.lab.train(data, training=gc.lab.Training(epochs=100), seeds=range(5))
 recipes = {name: gc.CALIBRATORS[name]() for name in METHODS}
 study = gc.Study.of([run.outputs for run in runs], recipes, on=data.val_mask)
 

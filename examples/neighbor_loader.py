@@ -4,8 +4,8 @@
 # A graph too large for one pass is trained and served by sampled batches. What a calibrator reads off a node's neighbourhood must
 # come from the whole neighbourhood. So it is computed once and kept in a table, a row per node.
 #
-# PyG's `NeighborLoader` needs pyg-lib or torch-sparse, which are compiled. `gc.NeighborSampler` needs neither and makes the same
-# batches: `x`, `edge_index`, `y`, `n_id`, `batch_size`, seeds first. This code takes PyG's where it can run, and says which
+# PyG's `NeighborLoader` needs pyg-lib or torch-sparse, which are compiled. `gc.lab.NeighborSampler` needs neither and makes the
+# same batches: `x`, `edge_index`, `y`, `n_id`, `batch_size`, seeds first. This code takes PyG's where it can run, and says which
 # it took. The output below was made without a compiled extension.
 
 # %%
@@ -17,14 +17,14 @@ from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE
 
 import graphcal as gc
 
-data = gc.synthetic(4000, degree=12, homophily=0.6, feature_signal=0.2, seed=0)
+data = gc.lab.synthetic(4000, degree=12, homophily=0.6, feature_signal=0.2, seed=0)
 
 
 def loader(nodes, fanouts, shuffle=False):
     """Batches of 256 seeds, with at most ``fanouts`` neighbours per node and hop."""
     if WITH_PYG_LIB or WITH_TORCH_SPARSE:
         return NeighborLoader(data, list(fanouts), input_nodes=nodes, batch_size=256, shuffle=shuffle)
-    return gc.NeighborSampler(data, fanouts, batch_size=256, input_nodes=nodes, shuffle=shuffle)
+    return gc.lab.NeighborSampler(data, fanouts, batch_size=256, input_nodes=nodes, shuffle=shuffle)
 
 
 print("batches by", type(loader(data.train_mask, (10, 10))).__name__)
@@ -45,8 +45,6 @@ for _ in range(40):
 model.eval()
 
 # %% [markdown]
-# graphcal has a loop for this too, with its own models: `gc.train(data, "sage", loader=gc.Sampling((10, 10), batch_size=256))`.
-#
 # **Observe** as you serve: every node once as the seed of a sample of five neighbours per hop. The fit then knows the noise of
 # sampling. (Served whole? Then `gc.observe(model, data, layerwise=True)`: the exact logits, a chunk of nodes at a time.)
 

@@ -15,14 +15,14 @@ RARE = 0
 # A synthetic graph on which one class is thinned out.
 
 # %%
-data = gc.synthetic(12_000, seed=3)
+data = gc.lab.synthetic(12_000, seed=3)
 thinned = torch.rand(len(data.y), generator=torch.Generator().manual_seed(1)) < 0.25
 data = data.subgraph((data.y != RARE) | thinned)
 share = (data.y[data.test_mask] == RARE).double().mean()
 print(f"{100 * share:.1f} % of {int(data.test_mask.sum()):,} test nodes are of the rare class")
 
 # %%
-out = gc.train(data, training=gc.Training(epochs=60), seeds=[0])[0].outputs
+out = gc.lab.train(data, training=gc.lab.Training(epochs=60), seeds=[0])[0].outputs
 calibrate = gc.GraphScaling().fit(out, on=data.val_mask)
 log_probs = calibrate(out)
 

@@ -55,7 +55,7 @@ def answer(calibrated: gc.CalibratedModel, data: Data, node: int) -> Tensor:
 
 
 def main() -> None:
-    data = gc.synthetic(600, homophily=0.6, feature_signal=0.3, seed=0)
+    data = gc.lab.synthetic(600, homophily=0.6, feature_signal=0.3, seed=0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
         ship(data, path)

@@ -31,8 +31,8 @@ def graphcal(*arguments: str) -> None:
 # What the warehouse holds. Here a small model makes the scores; yours come from wherever they come from.
 
 # %%
-data = gc.synthetic(4000, homophily=0.7, feature_signal=0.3, seed=1)
-out = gc.train(data, training=gc.Training(epochs=100), seeds=[0])[0].outputs
+data = gc.lab.synthetic(4000, homophily=0.7, feature_signal=0.3, seed=1)
+out = gc.lab.train(data, training=gc.lab.Training(epochs=100), seeds=[0])[0].outputs
 ids = pa.array([f"customer-{k}" for k in range(len(data.y))])
 source, target = (ids.take(pa.array(end.numpy())) for end in data.edge_index)
 known = pa.array((~data.train_mask).numpy())  # labels of rows that trained the model stay out: it has seen them

@@ -50,11 +50,11 @@ class MeanMatching:
 
 
 # %% [markdown]
-# **Beside the others.** It now goes wherever a recipe goes: into a `Study`, `gc.run`, `gc.decide`.
+# **Beside the others.** It now goes wherever a recipe goes: into a `Study`, `gc.lab.run`, `gc.decide`.
 
 # %%
-graph = gc.load("citeseer")
-out = gc.train(graph, seeds=[0])[0].outputs
+graph = gc.lab.load("citeseer")
+out = gc.lab.train(graph, seeds=[0])[0].outputs
 for recipe in (gc.CALIBRATORS["none"](), MeanMatching(), gc.CALIBRATORS["ts"]()):
     log_probs = recipe.fit(out, on=graph.val_mask)(out)
     error = float(ece(log_probs[graph.test_mask], graph.y[graph.test_mask]))

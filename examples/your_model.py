@@ -30,7 +30,7 @@ class Net(nn.Module):
 # A training loop of your own. graphcal does not need to see it.
 
 # %%
-data = gc.load("citeseer")  # any PyG Data with x, edge_index, y and masks
+data = gc.lab.load("citeseer")  # any PyG Data with x, edge_index, y and masks
 torch.manual_seed(0)
 model = Net(data.num_features, data.num_classes)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)

@@ -14,7 +14,7 @@ from conftest import random_graph
 from graphcal.core import Calibration, FinalLayer, ModelHandle, Outputs, Recipe
 from graphcal.engine.linear import fit_linear, loo_logits, soft_nll
 from graphcal.graphs import structure
-from graphcal.methods import CALIBRATORS, GATS
+from graphcal.methods import CALIBRATORS
 
 
 def propagated(x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ def quick(name: str, **wanted: object) -> Recipe:
     return cls(**{k: v for k, v in wanted.items() if k in known})
 
 
-SMALL = {"epochs": 15, "penalties": (1.0, 100.0), "folds": 2, "calibrator": GATS(epochs=15)}
+SMALL = {"epochs": 15, "penalties": (1.0, 100.0), "folds": 2}
 
 
 def linear_outputs(graph: Data, seed: int = 0, width: int = 6, noise: float = 1.0, sharpness: float = 0.6) -> Outputs:

@@ -13,7 +13,7 @@ import graphcal.exporting
 from conftest import random_graph
 from graphcal import CALIBRATORS, CalibratedModel, observe
 from graphcal.exporting import Exportable, export_onnx, export_program
-from graphcal.methods import GATS
+from graphcal.lab.baselines import GATS
 from user_models import HEADS, build
 
 GRAPH = random_graph()

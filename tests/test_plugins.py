@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from graphcal import persist
-from graphcal.bench.presets import build_preset
+from graphcal.lab.bench.presets import build_preset
 from graphcal.methods.temperature import TemperatureScaling
 from graphcal.plugins import Names
 from small_outputs import model_outputs

@@ -12,7 +12,7 @@ from graphcal import reports
 @pytest.fixture(scope="module")
 def results():
     graph = random_graph(nodes=400, train=60, val=120)
-    return graphcal.run(graph, seeds=[0, 1], training=graphcal.Training(epochs=20, hidden_channels=8))
+    return graphcal.lab.run(graph, seeds=[0, 1], training=graphcal.lab.Training(epochs=20, hidden_channels=8))
 
 
 def test_an_ece_has_one_value_in_the_record(results):

@@ -17,8 +17,8 @@ from torch_geometric.nn.models import GCN
 import graphcal as gc
 from conftest import random_graph
 from graphcal import CALIBRATORS, SCAR, CalibratedModel, Outputs, TemperatureScaling, observe
+from graphcal.lab.training import NeighborSampler
 from graphcal.methods.scar import fit_pull
-from graphcal.training import NeighborSampler
 
 ALPHA, BETA = 0.03, 0.2
 GRAPH = random_graph()
@@ -309,8 +309,8 @@ def test_a_later_copy_of_a_training_node_is_not_taken_for_one():
 @pytest.mark.parametrize("name", ["citeseer", "cora", "pubmed"])
 def test_a_served_benchmark_graph_gets_what_the_calibration_says(name, shared_data):
     """Citeseer has nodes that share features and neighbours with a training node."""
-    data = gc.load(name)
-    (run,) = gc.train(data, training=gc.Training(epochs=20), seeds=1)
+    data = gc.lab.load(name)
+    (run,) = gc.lab.train(data, training=gc.lab.Training(epochs=20), seeds=1)
     for recipe in (gc.GraphScaling(), SCAR()):
         calibrate = recipe.fit(run.outputs, on=data.val_mask)
         with torch.no_grad(), warnings.catch_warnings():
@@ -452,8 +452,8 @@ def test_a_map_of_the_logits_alone_computes_in_single_precision_under_autocast()
 @pytest.mark.parametrize("autocast", [False, True])
 def test_a_trainer_predicts_by_batches(autocast):
     """As Lightning's ``Trainer.predict`` does: a loader, inference mode, and autocast where a precision is set."""
-    data = gc.synthetic(500, seed=0)
-    (run,) = gc.train(data, "sage", gc.Training(epochs=5), seeds=1)
+    data = gc.lab.synthetic(500, seed=0)
+    (run,) = gc.lab.train(data, "sage", gc.lab.Training(epochs=5), seeds=1)
     calibrate = gc.GraphScaling().fit(run.outputs, on=data.val_mask)
 
     class Module(nn.Module):

@@ -15,11 +15,11 @@ import graphcal
 from conftest import random_graph
 from graphcal import metrics
 from graphcal.core import Outputs, blinded
+from graphcal.lab.shift import with_mixed_features
+from graphcal.lab.training import Training, train
 from graphcal.methods import SCAR, TemperatureScaling, Uncalibrated
 from graphcal.observation import observe
-from graphcal.shift import with_mixed_features
 from graphcal.study import Study, held_out
-from graphcal.training import Training, train
 from small_outputs import model_outputs
 
 RECIPES = {"none": Uncalibrated(), "ts": TemperatureScaling(), "scar": SCAR()}

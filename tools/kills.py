@@ -38,9 +38,9 @@ SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 
 def bench_work(folder: Path) -> None:
-    from graphcal.bench.engines import Serial
-    from graphcal.bench.exports import write_files
-    from graphcal.bench.session import Session
+    from graphcal.lab.bench.engines import Serial
+    from graphcal.lab.bench.exports import write_files
+    from graphcal.lab.bench.session import Session
 
     session = Session.of(str(folder.parent / "kills-preset.toml"), folder)
     session.run(Serial(), lambda: None)
@@ -50,8 +50,8 @@ def bench_work(folder: Path) -> None:
 def run_work(folder: Path) -> None:
     """A run and the writing of its results, as `graphcal run` does; written often, so that kills fall into it."""
     from graphcal.files import check_writable
+    from graphcal.lab.training import Training
     from graphcal.pipeline import run
-    from graphcal.training import Training
 
     check_writable(folder)
     found = run("citeseer", calibrators=["ts"], seeds=range(1), training=Training(epochs=3))
@@ -208,7 +208,7 @@ def main() -> None:
     asked = parser.parse_args()
     import torch
 
-    import graphcal.bench.runner
+    import graphcal.lab.bench.runner
     import graphcal.pipeline  # noqa: F401 (loaded before the forks)
 
     torch.set_num_threads(1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The product stands without the reproduction: a copy of the tree loses graphcal.paper and its tests, everything else must pass.
+# The product stands without the reproduction: a copy of the tree loses graphcal.lab.paper and its tests, everything else must pass.
 #
 #   tools/without_paper.sh                     all tests that are left
 #   tools/without_paper.sh tests/bench ...     some of them
@@ -21,7 +21,7 @@ graphcal() { "$python" -c "from graphcal.cli import main; main()" "$@"; }
 "$python" -c "
 import importlib.util, pathlib, graphcal
 assert pathlib.Path(graphcal.__file__).is_relative_to(pathlib.Path.cwd()), f'{graphcal.__file__} is not the copy'
-assert importlib.util.find_spec('graphcal.paper') is None
+assert importlib.util.find_spec('graphcal.lab.paper') is None
 "
 graphcal bench list
 graphcal run citeseer --seeds 2 --out "$copy/report"

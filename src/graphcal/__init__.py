@@ -12,7 +12,6 @@ from typing import Any
 __version__ = "0.2.0.dev0"
 
 _WHERE = {
-    "BACKBONES": "models",
     "CALIBRATORS": "methods",
     "CalibratedModel": "serving",
     "Calibration": "core",
@@ -20,48 +19,30 @@ _WHERE = {
     "FinalLayer": "core",
     "GraphScaling": "methods",
     "Measurement": "metrics",
-    "NeighborSampler": "training",
     "Outputs": "core",
     "Recipe": "core",
-    "Run": "training",
     "SCAR": "methods",
-    "Sampling": "training",
     "Study": "study",
     "TemperatureScaling": "methods",
-    "Training": "training",
     "calibrate": "tables.calibration",
-    "cross_fit": "training",
     "decide": "decisions",
     "evaluate": "metrics",
-    "explain": "explanation",
     "export": "tables.exporting",
-    "load": "datasets",
     "observe": "observation",
-    "param_groups": "training",
-    "read": "datasets",
     "report": "reports",
     "restore": "persist",
-    "run": "pipeline",
     "save": "persist",
     "structure": "graphs",
-    "synthetic": "datasets",
-    "train": "training",
-    "tune_decay": "tuning",
 }
 
 _MODULES = (
-    "models",
-    "bench",
+    "lab",
     "methods",
     "core",
-    "datasets",
     "decisions",
     "graphs",
     "metrics",
     "plots",
-    "theory",
-    "training",
-    "tuning",
 )
 
 __all__ = [*sorted(_WHERE), "__version__"]

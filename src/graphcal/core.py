@@ -73,8 +73,8 @@ class Outputs:
     numbers, labels (N,) or (N, 1).
 
     >>> import graphcal as gc
-    >>> data = gc.synthetic(500, seed=0)
-    >>> out = gc.train(data, training=gc.Training(epochs=5), seeds=1)[0].outputs
+    >>> data = gc.lab.synthetic(500, seed=0)
+    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=1)[0].outputs
     >>> out, out.num_nodes, out.num_classes
     (Outputs(500 nodes, 5 classes, final layer known), 500, 5)
     >>> out.pred.shape, out.to(torch.float64).logits.dtype  # predicted classes; another precision
@@ -105,7 +105,7 @@ class Outputs:
         """For people who have only numbers. ``weight`` (C, D) and ``bias`` (C,) of the last layer let SCAR work.
 
         >>> import graphcal as gc
-        >>> gc.Outputs.from_logits(torch.randn(500, 5), gc.synthetic(500, seed=0))
+        >>> gc.Outputs.from_logits(torch.randn(500, 5), gc.lab.synthetic(500, seed=0))
         Outputs(500 nodes, 5 classes, logits only)
         """
         logits = as_float(logits)
@@ -137,14 +137,14 @@ class Outputs:
         """Logits (N, C) of one more pass of the model (see `ModelHandle`); ``needed_by`` names who asks, for the error.
 
         >>> import graphcal as gc
-        >>> out = gc.train(gc.synthetic(500, seed=0), training=gc.Training(epochs=5), seeds=1)[0].outputs
+        >>> out = gc.lab.train(gc.lab.synthetic(500, seed=0), training=gc.lab.Training(epochs=5), seeds=1)[0].outputs
         >>> out.rerun("an ensemble", dropout=Generator().manual_seed(0)).shape
         torch.Size([500, 5])
         """
         if self.model is None:
             how = "with weights on the edges" if edge_weight is not None else "with its dropout active"
             raise ValueError(
-                f"{needed_by} runs the model again {how}, but only fixed logits are known: use the outputs of graphcal.train, "
+                f"{needed_by} runs the model again {how}, but only fixed logits are known: use the outputs of `train`, "
                 "or give Outputs(model=...) an object with logits(edge_weight, dropout)"
             )
         return self.model.logits(edge_weight, dropout).to(self.logits)
@@ -171,8 +171,8 @@ class Calibration(nn.Module):
     A calibration says how it calibrates by `context` and `from_context`, or by ``forward`` where it reads more than those.
 
     >>> import graphcal as gc
-    >>> data = gc.synthetic(500, seed=0)
-    >>> out = gc.train(data, training=gc.Training(epochs=5), seeds=1)[0].outputs
+    >>> data = gc.lab.synthetic(500, seed=0)
+    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=1)[0].outputs
     >>> calibrate = gc.GraphScaling().fit(out, on=data.val_mask)
     >>> log_probs = calibrate(out)  # (N, C)
     >>> table = calibrate.context(out)  # what it reads off the graph, a row per node
@@ -285,8 +285,8 @@ class Recipe(Protocol):
     a method has it (protocols differ: GATS stops on training nodes, CaGCN on the fitted ones).
 
     >>> import graphcal as gc
-    >>> data = gc.synthetic(500, seed=0)
-    >>> out = gc.train(data, training=gc.Training(epochs=5), seeds=1)[0].outputs
+    >>> data = gc.lab.synthetic(500, seed=0)
+    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=1)[0].outputs
     >>> recipe = gc.TemperatureScaling()
     >>> isinstance(recipe, gc.Recipe), recipe.fit(out, on=data.val_mask)(out).shape
     (True, torch.Size([500, 5]))

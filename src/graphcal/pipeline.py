@@ -18,9 +18,10 @@ import torch
 from torch_geometric.data import Data
 
 from graphcal.core import Outputs
-from graphcal.datasets import load
 from graphcal.engine.threads import threads_for
 from graphcal.graphs import structure
+from graphcal.lab.datasets import load
+from graphcal.lab.training import Training, published, train
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics import reference_summary
 from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
@@ -40,7 +41,6 @@ from graphcal.tables.pivots import winners_alone
 from graphcal.tables.reading import PredictionTable
 from graphcal.tables.splits import drawn
 from graphcal.tables.two_classes import notes_on
-from graphcal.training import Training, published, train
 
 
 def run(
@@ -63,8 +63,8 @@ def run(
     while training and while calibrating.
 
     >>> import graphcal as gc
-    >>> data = gc.synthetic(500, seed=0)
-    >>> results = gc.run(data, calibrators=["ts"], seeds=range(1), training=gc.Training(epochs=5))
+    >>> data = gc.lab.synthetic(500, seed=0)
+    >>> results = gc.lab.run(data, calibrators=["ts"], seeds=range(1), training=gc.lab.Training(epochs=5))
     >>> results.value("ts", "nll") < results.value("none", "nll"), results.verdict[:31]
     (True, 'The model is under-confident by')
     """

@@ -7,7 +7,7 @@ A package announces what it has by entry point, in the group ``graphcal.calibrat
     my-method = "my_package:MyRecipe"
 
 Entry points are looked up when a table is first read, and a package is imported when its name is asked for. The reproduction
-of the SCAR paper (`graphcal.paper`) announces its variants in the same way; without that folder they are simply not there.
+of the SCAR paper (`graphcal.lab.paper`) announces its variants in the same way; without that folder they are simply not there.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class UnknownName(KeyError, ValueError):
 
 
 class Names(Mapping[str, T], Generic[T]):
-    """A read-only table: name -> value, such as `graphcal.CALIBRATORS` and `graphcal.BACKBONES`.
+    """A read-only table: name -> value, such as `graphcal.CALIBRATORS` and `graphcal.lab.BACKBONES`.
 
     >>> import graphcal as gc
-    >>> gc.CALIBRATORS["ts"]()  # a recipe; gc.BACKBONES["gcn"]() is a model's settings
+    >>> gc.CALIBRATORS["ts"]()  # a recipe; gc.lab.BACKBONES["gcn"]() is a model's settings
     TemperatureScaling()
-    >>> "graph-scaling" in gc.CALIBRATORS, list(gc.BACKBONES)[:3]
+    >>> "graph-scaling" in gc.CALIBRATORS, list(gc.lab.BACKBONES)[:3]
     (True, ['gcn', 'gat', 'gcnii'])
 
     Our own names come first and cannot be taken over.
@@ -94,7 +94,7 @@ def taken_out(kind: str, name: str) -> str:
 
 
 def _is_there(point: EntryPoint) -> bool:
-    """A part of graphcal that was taken out (`graphcal.paper`) is not announced, though the installed metadata still name it."""
+    """Whether the module exists: a deleted part (`graphcal.lab`) is not announced, though the metadata still name it."""
     module = point.value.partition(":")[0]
     if not module.startswith("graphcal."):
         return True

@@ -21,9 +21,9 @@ import graphcal
 from graphcal.core import Calibration
 from graphcal.decisions.rehearsal import rehearse
 from graphcal.engine.node_order import kfold
-from graphcal.explanation import explain_many
 from graphcal.files import sha256_of, write_atomically
 from graphcal.graphs import class_name, node_name
+from graphcal.lab.explanation import explain_many
 from graphcal.metrics import METRICS, reference_summary
 from graphcal.persist import installed_versions, save
 from graphcal.reports import build, verdict

@@ -298,7 +298,7 @@ def test_parquet_folder_of_a_graph_refuses_a_bomb(tmp_path: Path) -> None:
     (tmp_path / "nodes.parquet").write_bytes(list_of_doubles(2**40))
     (tmp_path / "edges.parquet").write_bytes(list_of_doubles(2**40))
     with pytest.raises(ValueError, match=r"nodes\.parquet: not a readable Parquet file"):
-        graphcal.read(tmp_path)
+        graphcal.lab.read(tmp_path)
 
 
 def test_rows_that_are_not_there(tmp_path: Path) -> None:

@@ -209,8 +209,8 @@ def test_forty_labels_that_scale_and_pull_could_separate():
     """A model that is right on nearly all of them: its loss could be driven to nothing, and that of other nodes without end."""
     losses = []
     for seed in (0, 4, 6):
-        data = gc.synthetic(400, num_classes=5, feature_signal=0.35, homophily=0.85, seed=seed)
-        known = gc.train(data, training=gc.Training(epochs=60, hidden_channels=16), seeds=[0])[0].outputs
+        data = gc.lab.synthetic(400, num_classes=5, feature_signal=0.35, homophily=0.85, seed=seed)
+        known = gc.lab.train(data, training=gc.lab.Training(epochs=60, hidden_channels=16), seeds=[0])[0].outputs
         on = torch.zeros_like(data.val_mask)
         on[data.val_mask.nonzero().flatten()[:40]] = True
         ours, ts = (recipe.fit(known, on=on)(known) for recipe in (GraphScaling(), TemperatureScaling()))
@@ -360,8 +360,8 @@ def test_bad_settings_are_refused():
 
 def test_on_the_synthetic_graph_its_error_is_not_above_a_temperatures():
     """Where 0.1 had four times the error of a temperature: many predictions are wrong and were held back."""
-    data = gc.synthetic(8000, 5, degree=8, homophily=0.75, feature_signal=0.2, seed=3)
-    run = gc.train(data, "sage", gc.Training(epochs=60), seeds=[0])[0]
+    data = gc.lab.synthetic(8000, 5, degree=8, homophily=0.75, feature_signal=0.2, seed=3)
+    run = gc.lab.train(data, "sage", gc.lab.Training(epochs=60), seeds=[0])[0]
     study = gc.Study.of(
         [run.outputs], {"ts": TemperatureScaling(), "ours": GraphScaling(), "keep": GraphScaling(predictions="keep")},
         on=data.val_mask,

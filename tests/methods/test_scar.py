@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from conftest import random_graph
-from graphcal import BACKBONES, SCAR, Outputs, Training, structure, train
+from graphcal import SCAR, Outputs, structure
 from graphcal.core import FinalLayer
+from graphcal.lab import BACKBONES, Training, train
 from graphcal.methods.scar import fit_pull
 from small_outputs import linear_outputs, val_nll
 

@@ -10,10 +10,10 @@ from torch_geometric.data import Data
 
 from graphcal.engine.scaling import log_odds, with_predictions
 from graphcal.graphs import structure
+from graphcal.lab.baselines.wats import wavelets
 from graphcal.methods.platt import Sigmoids, fit_sigmoid
 from graphcal.methods.scar import FEW_NODES, SCAR, guarded_pull, side_of_training
 from graphcal.methods.temperature import SMALLEST_SCALE, Temperature, fit_scale
-from graphcal.methods.wats import wavelets
 from small_outputs import model_outputs
 
 

@@ -30,7 +30,6 @@ FUNCTIONS = [
     metrics.reliability,
     metrics.smooth_ece,
     metrics.score,
-    metrics.Tally.of,
 ]
 
 

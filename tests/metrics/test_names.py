@@ -5,13 +5,12 @@ import pytest
 from graphcal.metrics.measurement import EXTRAS
 from graphcal.metrics.names import METRICS, metric_of
 from graphcal.metrics.scores import SCORES
-from graphcal.metrics.streaming import TALLIED
 
 
 def test_everything_that_is_measured_has_a_name():
     parts = ("interval", "blocks", "calibration", "refinement", "error")
     plain = [key for key in EXTRAS if not key.endswith(parts)]
-    assert {*SCORES, *TALLIED, *plain} <= set(METRICS)
+    assert {*SCORES, *plain} <= set(METRICS)
     assert all(key == metric.key and metric.meaning for key, metric in METRICS.items())
 
 

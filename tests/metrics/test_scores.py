@@ -8,7 +8,7 @@ import torch
 from known_truth import binary, predictions
 
 from graphcal import metrics
-from graphcal.metrics import METRICS, Tally, evaluate, inputs, mean_scores, reliability, score
+from graphcal.metrics import METRICS, evaluate, inputs, mean_scores, reliability, score
 from graphcal.metrics.bins import outcomes
 from graphcal.metrics.diagram import diagram_of
 from graphcal.metrics.group_gaps import worst_gap
@@ -22,7 +22,6 @@ def test_an_ece_has_one_value_to_the_last_bit(dtype, bins):
     log_probs = log_probs.to(dtype)
     expected = ece_of(reliability(log_probs, y, bins))
     assert metrics.ece(log_probs, y, bins) == expected
-    assert Tally.of(log_probs, y, bins).ece == expected
     assert score(log_probs, y, bins).ece == expected
     assert diagram_of([outcomes(log_probs, y)], bins, "equal-width").ece == expected
     found = evaluate(log_probs, y, bins=bins, draws=20, thorough=False)
@@ -36,7 +35,7 @@ def test_also_in_many_chunks(monkeypatch):
     log_probs, y = predictions(1000, scale=0.7)
     monkeypatch.setattr(inputs, "CHUNK", 64)
     expected = metrics.ece(log_probs.float(), y)
-    assert ece_of(reliability(log_probs.float(), y)) == Tally.of(log_probs.float(), y).ece == expected
+    assert ece_of(reliability(log_probs.float(), y)) == expected
 
 
 def test_confidence_is_the_same_in_the_pass_over_rows_and_in_tensors():

@@ -6,9 +6,9 @@ from torch_geometric.nn.models import GAT, GCN, GraphSAGE
 
 import graphcal as gc
 from graphcal.engine import target_chunks
-from graphcal.training import NeighborSampler
+from graphcal.lab.training import NeighborSampler
 
-DATA = gc.synthetic(600, degree=12, seed=0)
+DATA = gc.lab.synthetic(600, degree=12, seed=0)
 
 
 def made(kind, **settings):
@@ -27,7 +27,7 @@ def test_layer_by_layer_is_the_full_pass(kind, monkeypatch):
 
 
 def test_layer_by_layer_for_our_own_models():
-    (run,) = gc.train(DATA, "gcn", gc.Training(epochs=3), seeds=1)
+    (run,) = gc.lab.train(DATA, "gcn", gc.lab.Training(epochs=3), seeds=1)
     out = gc.observe(run.model, DATA, layerwise=True)
     torch.testing.assert_close(out.logits, run.outputs.logits, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(out.final.weight, run.outputs.final.weight)

@@ -319,8 +319,8 @@ def test_nothing_is_cut_off_on_a_phone_or_a_desk(browser, file):
 
 
 def test_the_page_of_a_real_run_works(browser, tmp_path):
+    from graphcal.lab.training import Training
     from graphcal.pipeline import run
-    from graphcal.training import Training
 
     done = run(random_graph(nodes=400), seeds=range(2), training=Training(epochs=40, hidden_channels=16))
     page = done.save(tmp_path)

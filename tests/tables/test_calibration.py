@@ -172,8 +172,8 @@ def test_graphstorms_predictions_of_edges_are_joined_by_both_ends(tmp_path, run)
 
 
 def test_edges_and_a_final_layer_open_the_graph_aware_calibrators(tmp_path, run):
-    data = gc.synthetic(600, seed=0)
-    out = gc.train(data, training=gc.Training(epochs=40), seeds=[0])[0].outputs
+    data = gc.lab.synthetic(600, seed=0)
+    out = gc.lab.train(data, training=gc.lab.Training(epochs=40), seeds=[0])[0].outputs
     path = gc.export(out, tmp_path / "exported")
     folder = path.parent
     options = ["--edges", folder / "edges.parquet", "--final-layer", folder / "final_layer.safetensors"]
@@ -297,8 +297,8 @@ def test_what_auto_chose_scores_other_tables_as_it_did_its_own(tmp_path, run):
 
 
 def test_run_writes_its_calibrated_predictions(tmp_path, run):
-    data = gc.synthetic(400, seed=1)
-    results = gc.run(data, "gcn", ["ts"], seeds=range(1), training=gc.Training(epochs=20))
+    data = gc.lab.synthetic(400, seed=1)
+    results = gc.lab.run(data, "gcn", ["ts"], seeds=range(1), training=gc.lab.Training(epochs=20))
     results.save(tmp_path)
     table = read_table(tmp_path / "calibrated.parquet")
     assert table.y.tolist() == data.y.tolist()

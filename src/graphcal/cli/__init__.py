@@ -9,19 +9,14 @@ import traceback
 import typer
 
 from graphcal import __version__
-from graphcal.cli.bench import bench
 from graphcal.cli.calibrate import calibrate
 from graphcal.cli.check import check
-from graphcal.cli.datasets import datasets
 from graphcal.cli.decide import decide
-from graphcal.cli.explain import explain
 from graphcal.cli.methods import methods
 from graphcal.cli.report import report
-from graphcal.cli.run import run
 from graphcal.cli.score import score
-from graphcal.cli.shift import shift
-from graphcal.cli.tune import tune
 from graphcal.cli.watch import watch
+from graphcal.plugins import announced
 
 app = typer.Typer(
     name="graphcal",
@@ -31,15 +26,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-PANELS = {
-    "Calibrate, decide, watch": (run, calibrate, score, check, decide, watch, report),
-    "Understand a model": (explain, tune, shift),
-    "Look up": (methods, datasets),
-    "Reproduce": (bench,),
-}
-for panel, commands in PANELS.items():
-    for command in commands:
-        app.command(rich_help_panel=panel)(command)
+for command in (calibrate, score, check, decide, watch, report, methods):
+    app.command()(command)
+for point in announced("command").values():  # the laboratory, and other packages
+    app.command(point.name, rich_help_panel="Laboratory" if point.module.startswith("graphcal.lab.") else "Plug-ins")(
+        point.load()
+    )
 
 
 SOFTWARE_ERROR = 70  # EX_SOFTWARE of sysexits.h

@@ -1,50 +1,11 @@
-"""Arguments that several commands share, and what they mean: DATASET is the name of a known graph or a path to one's own."""
+"""Arguments that several commands share."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
-
-from graphcal.cli import completion
-from graphcal.cli.console import plain_console
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
-
-
-ROLES = ("id", "label", "split", "source", "target", "sparse", "values")
-
-# A graph to train on
-DATASET: Any = typer.Argument(
-    "citeseer",
-    autocompletion=completion.complete_dataset,
-    help="A dataset name (see `graphcal datasets`) or a path to your own graph.",
-)
-BACKBONE: Any = typer.Option(
-    "gcn",
-    metavar="NAME",
-    autocompletion=completion.complete_backbone,
-    help=f"The model to train: {', '.join(completion.BACKBONES[:-1])} or {completion.BACKBONES[-1]}.",
-)
-LABELS_PER_CLASS: Any = typer.Option(
-    20, min=1, metavar="N", help="Training labels for each class, where the protocol has a choice."
-)
-PROTOCOL: Any = typer.Option(
-    "",
-    metavar="NAME",
-    autocompletion=completion.complete_protocol,
-    help="Which split: public, cagcn, per-class, gats, geom-gcn, random (default: the graph's own).",
-)
-SPLIT: Any = typer.Option(0, min=0, metavar="N", help="Number of the split, where a protocol has several.")
-GRAPH_COLUMNS: Any = typer.Option(
-    "",
-    "--columns",
-    metavar="ROLE=NAME,...",
-    help="Your tables' column names, where they differ: id=paper,label=topic or source=from,target=to or features=a+b.",
-)
-DELIMITER: Any = typer.Option(",", metavar="CHAR", help="What separates the columns of your CSV files.")
 
 # A table of predictions
 KIND: Any = typer.Option(
@@ -60,47 +21,6 @@ TABLE_COLUMNS: Any = typer.Option(
     metavar="ROLE=NAME,...",
     help="Your columns' names, where they differ: id=paper,label=topic or scores=pred.",
 )
-
-
-def graph_of(
-    dataset: str,
-    protocol: str = "",
-    labels_per_class: int = 20,
-    split: int = 0,
-    columns: str = "",
-    delimiter: str = ",",
-) -> Data:
-    """``columns`` and ``delimiter`` tell how one's own tables are written: "id=paper,label=topic".
-
-    What is noticed while they are read is said on the error stream.
-    """
-
-    from graphcal import datasets
-
-    is_path = Path(dataset).name != dataset or Path(dataset).suffix in (".npz", ".pt", ".pth")
-    if is_path and not Path(dataset).exists():
-        raise ValueError(f"{dataset}: no such file or folder; `graphcal datasets` lists the graphs that have a name")
-    if dataset in datasets.NAMES or not Path(dataset).exists():
-        return datasets.load(dataset, protocol or None, labels_per_class, split)
-    data = datasets.read(dataset, **_columns(columns), delimiter=delimiter)
-    for note in data.get("notes", []):
-        plain_console(stderr=True).print(note, style="dim")
-    return data
-
-
-def _columns(text: str) -> dict[str, Any]:
-    chosen: dict[str, Any] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        what, _, name = (p.strip() for p in part.partition("="))
-        if what == "features" and name:
-            chosen["feature_columns"] = name.split("+")
-        elif what in ROLES and name:
-            chosen[f"{what}_column"] = name
-        else:
-            raise ValueError(
-                f"--columns understands WHAT=NAME, WHAT among {', '.join(ROLES)}, features (features=a+b+c); got {part!r}"
-            )
-    return chosen
 
 
 def predictions_in(path: Path) -> Path:

@@ -54,8 +54,8 @@ def calibrate(
     graphcal calibrate scores.csv --kind logits --calibrator ts,isotonic
     """
 
-    from graphcal.cli.run import save_and_show
     from graphcal.files import check_writable
+    from graphcal.lab.cli.run import save_and_show
     from graphcal.pipeline import calibrate_files
     from graphcal.tables.reading import read_table
 

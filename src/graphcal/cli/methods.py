@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json as json_format
 from dataclasses import fields
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
-from graphcal.cli.completion import complete_calibrator
+from graphcal.cli.completion import complete_calibrator, read_cards
 from graphcal.cli.console import plain_console
 from graphcal.plugins import announced
 
@@ -35,25 +34,17 @@ def methods(
     elif name:
         _print_card(name, cards[name])
     else:
-        _print_table(cards, own=len(_own_cards()))
-
-
-def _own_cards() -> dict[str, dict[str, Any]]:
-    """The cards of our own calibrators, as tools/build_method_docs.py wrote them: nobody waits for torch to read a list."""
-    cards: dict[str, dict[str, Any]] = json_format.loads(
-        (files("graphcal") / "methods" / "cards.json").read_text(encoding="utf-8")
-    )
-    return cards
+        _print_table(cards, own=len(read_cards()))
 
 
 def _all_cards() -> dict[str, dict[str, Any]]:
-    own = _own_cards()
+    own = read_cards()
     others = {key: point.value.partition(":")[0] for key, point in announced("calibrator").items() if key not in own}
     return {**own, **{key: {"module": module} for key, module in sorted(others.items())}}
 
 
 def _card(name: str) -> dict[str, Any]:
-    own = _own_cards()
+    own = read_cards()
     if name in own:
         return own[name]
     from graphcal.methods import CALIBRATORS

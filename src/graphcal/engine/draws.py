@@ -1,6 +1,6 @@
 """Random numbers of calibrators: drawn on the CPU from the generator that is passed in, equal on every device.
 
-Dropout here is torch's, one mask per call. `graphcal.engine.dropout` is another: counter-based, for models that train side
+Dropout here is torch's, one mask per call. `graphcal.lab.engine.dropout` is another: counter-based, for models that train side
 by side and must not share a state.
 """
 

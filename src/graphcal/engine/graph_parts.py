@@ -11,8 +11,6 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcal.engine.operators import feature_matrix
-
 
 class GraphParts:
     """Cuts parts out of one graph. Sparse features come out as plain rows."""
@@ -48,3 +46,12 @@ class GraphParts:
     @cached_property
     def _sparse_x(self) -> sp.csr_matrix:
         return feature_matrix(self.data.x)
+
+
+def feature_matrix(x: Tensor) -> sp.csr_matrix:
+    """The input as a scipy matrix, from a dense or a sparse tensor."""
+    x = x.detach().cpu()
+    if x.layout == torch.strided:
+        return sp.csr_matrix(x.numpy())
+    x = x if x.layout == torch.sparse_csr else x.to_sparse_csr()
+    return sp.csr_matrix((x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy()), shape=tuple(x.shape))

@@ -60,8 +60,8 @@ class GraphScaling:
     the graph it was fitted on). ``without`` leaves blocks out: "pull", "facts", "classes", "neighbours", separated by commas.
 
     >>> import graphcal as gc
-    >>> data = gc.load("citeseer")
-    >>> out = gc.train(data, training=gc.Training(epochs=60), seeds=[0])[0].outputs
+    >>> data = gc.lab.load("citeseer")
+    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=60), seeds=[0])[0].outputs
     >>> calibrate = gc.GraphScaling().fit(out, on=data.val_mask)
     >>> calibrate(out).shape
     torch.Size([3327, 6])

@@ -88,12 +88,12 @@ class SCAR:
         z' = z + w (t - z),   t = G[:, y_hat] + b,   G = W^T W of the final layer,   w = alpha or beta
 
     Weights that are not given are fitted, exactly; ``temperature=True`` fits a scale on the logits with them. Use it where the
-    final layer is known (`graphcal.train`, `graphcal.observe`) and predictions must stay as they are. One weight for all nodes
-    of a side repairs the mean; `GraphScaling` lets the scale depend on a node's neighbourhood and is better on most graphs.
+    final layer is known (`graphcal.lab.train`, `graphcal.observe`) and predictions must stay as they are. One weight for all
+    nodes of a side repairs the mean; `GraphScaling` lets the scale depend on a node's neighbourhood and is better on most graphs.
 
     >>> import graphcal as gc
-    >>> data = gc.load("citeseer")
-    >>> out = gc.train(data, training=gc.Training(epochs=60), seeds=[0])[0].outputs
+    >>> data = gc.lab.load("citeseer")
+    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=60), seeds=[0])[0].outputs
     >>> calibrate = gc.SCAR().fit(out, on=data.val_mask)
     >>> float(calibrate.beta) > 0  # the model was under-confident
     True

@@ -32,8 +32,8 @@ class StructuredMatrixScaling:
 
     >>> import graphcal as gc
     >>> from graphcal.methods import StructuredMatrixScaling
-    >>> data = gc.load("citeseer")
-    >>> out = gc.train(data, training=gc.Training(epochs=60), seeds=[0])[0].outputs
+    >>> data = gc.lab.load("citeseer")
+    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=60), seeds=[0])[0].outputs
     >>> StructuredMatrixScaling().fit(out, on=data.val_mask).matrix.shape
     torch.Size([6, 6])
     """

@@ -9,7 +9,6 @@ from graphcal.metrics.gate import Judgement, judge
 from graphcal.metrics.intervals import block_ece_interval, ece_interval, true_error
 from graphcal.metrics.measurement import Measurement, evaluate
 from graphcal.metrics.names import METRICS, Metric
-from graphcal.metrics.ranks import Ranks, rank_methods
 from graphcal.metrics.references import reference_summary
 from graphcal.metrics.refinement import CalibrationRefinement, calibration_refinement
 from graphcal.metrics.sample_size import LabelLimit, label_limit, nodes_needed
@@ -28,7 +27,6 @@ from graphcal.metrics.scores import (
 from graphcal.metrics.selective import aurc, auroc, coverage_at, coverage_interval, eaurc
 from graphcal.metrics.slices import ChangedNode, Slice, changed_nodes, measure_slices, worst_slice
 from graphcal.metrics.smooth import kde_ece, smooth_ece
-from graphcal.metrics.streaming import Tally
 
 __all__ = [
     "METRICS",
@@ -41,11 +39,9 @@ __all__ = [
     "LabelLimit",
     "Measurement",
     "Metric",
-    "Ranks",
     "Reliability",
     "Scores",
     "Slice",
-    "Tally",
     "accuracy",
     "accuracy_interval",
     "aurc",
@@ -80,7 +76,6 @@ __all__ = [
     "nll",
     "nodes_needed",
     "overconfidence",
-    "rank_methods",
     "reference_summary",
     "reliability",
     "score",

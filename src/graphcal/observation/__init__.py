@@ -58,7 +58,7 @@ def observe(
 
     >>> import graphcal as gc
     >>> from torch_geometric.nn.models import GCN
-    >>> data = gc.synthetic(500, seed=0)
+    >>> data = gc.lab.synthetic(500, seed=0)
     >>> gc.observe(GCN(data.num_features, 16, 2, 5), data)
     Outputs(500 nodes, 5 classes, final layer known)
     """

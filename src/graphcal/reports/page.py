@@ -62,11 +62,11 @@ def combine(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def report(*results: Any) -> ReportPage:
-    """The page of one or more results: dictionaries, paths to results.json, or what `graphcal.run` returns.
+    """The page of one or more results: dictionaries, paths to results.json, or what `graphcal.lab.run` returns.
 
     >>> import graphcal as gc
-    >>> data = gc.synthetic(500, seed=0)
-    >>> out = gc.train(data, training=gc.Training(epochs=5), seeds=1)[0].outputs
+    >>> data = gc.lab.synthetic(500, seed=0)
+    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=1)[0].outputs
     >>> found = gc.evaluate(out.logits.log_softmax(-1), data.y, data.test_mask).to_dict()
     >>> page = gc.report({"dataset": "mine", "methods": {"none": found}})  # a notebook cell shows it
     >>> page.html[:15], "under-confident" in page.html  # page.write("report.html") saves it
@@ -74,7 +74,7 @@ def report(*results: Any) -> ReportPage:
     """
     if not results:
         raise ValueError(
-            "report needs at least one results record: a dictionary, a path, or what graphcal.run returned"
+            "report needs at least one results record: a dictionary, a path, or what graphcal.lab.run returned"
         )
     records = [r if isinstance(r, dict) else r.record if hasattr(r, "record") else read_results(r) for r in results]
     paths = [str(results_file(r)) for r in results if isinstance(r, str | Path)]

@@ -55,8 +55,8 @@ def export(out: Outputs, folder: str | Path) -> Path:
     """Write what a model said to ``folder``; gives the path of the predictions.
 
     >>> import tempfile, graphcal as gc
-    >>> data = gc.synthetic(500, seed=0)
-    >>> run = gc.train(data, training=gc.Training(epochs=5), seeds=[0])[0]
+    >>> data = gc.lab.synthetic(500, seed=0)
+    >>> run = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=[0])[0]
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = gc.export(run.outputs, folder)
     ...     sorted(file.name for file in path.parent.iterdir())

@@ -142,7 +142,7 @@ def rows_of(path: Path) -> int:
 
 
 def read_npz(path: Path) -> pa.Table:
-    from graphcal.datasets.arrays import read_arrays
+    from graphcal.lab.datasets.arrays import read_arrays
 
     return from_arrays(read_arrays(path)[0])
 

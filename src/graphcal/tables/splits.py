@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from graphcal.datasets.graph_tables import encode_split
+from graphcal.lab.datasets.graph_tables import encode_split
 from graphcal.tables.joining import is_of_edges, match_ids, refuse_duplicates, row_ids
 from graphcal.tables.layouts import roles_of
 from graphcal.tables.shards import one_table, read_shard, shards_of

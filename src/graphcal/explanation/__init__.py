@@ -1,5 +1,0 @@
-"""Why does this node have this confidence? One node with `explain`, many at the cost of one pass with `explain_many`."""
-
-from graphcal.explanation.nodes import ClassTerms, Explanation, Push, explain, explain_many
-
-__all__ = ["ClassTerms", "Explanation", "Push", "explain", "explain_many"]

@@ -1,0 +1,192 @@
+"""Figures from records: which numbers go on which axis. The drawing itself is `graphcal.plots`.
+
+reliability  one diagram for each row and method (or each value of ``columns``)
+histograms   confidences of right and wrong predictions, likewise
+sweep        metrics over an axis, one line per method (`graphcal.lab.bench.sweeps`)
+runtime      seconds against ECE, one panel per graph
+table        mean ranks with their critical difference, where there are enough rows
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphcal.lab.bench.ranks import Ranks
+from graphcal.lab.bench.sweeps import letter, row_name, short_number, sweep
+from graphcal.lab.bench.tabulation import Entry, Table
+from graphcal.lab.plots.curves import STYLE, draw_points, place_labels
+from graphcal.metrics.bins import Reliability, mean_reliability
+from graphcal.metrics.names import metric_of
+from graphcal.plots import draw_confidences, draw_reliability
+from graphcal.plots.figure import HEIGHT, blank, panels, styled
+
+if TYPE_CHECKING:
+    from graphcal.plots.figure import Axes, Figure
+
+
+TICKS = (2, 3, 4, 5, 6, 8, 10, 15, 20, 30)  # of a logarithmic axis of ECE, in percent
+
+
+def figure_of(table: Table) -> Figure | None:
+    """The figure of a preset, or None where there is nothing to draw yet."""
+    draw: dict[str, Callable[[Table], Figure | None]] = {
+        "reliability": _reliabilities,
+        "histograms": _histograms,
+        "sweep": sweep,
+        "runtime": _runtime,
+        "table": _rank_diagram,
+        "list": _rank_diagram,
+    }
+    if table.preset.kind not in draw:
+        raise ValueError(f"unknown kind {table.preset.kind!r} of preset; choose one of {', '.join(draw)}")
+    with styled(STYLE):
+        return draw[table.preset.kind](table)
+
+
+def reliability_of(entry: Entry) -> Reliability:
+    """The mean reliability over runs, from the bins of the records."""
+    return mean_reliability([_reliability(record.result["bins"]) for record in entry.records])
+
+
+def _reliability(bins: Mapping[str, Any]) -> Reliability:
+    count = torch.tensor(bins["count"], dtype=torch.float64)
+    conf = torch.tensor([c or 0.0 for c in bins["confidence"]], dtype=torch.float64)
+    right = torch.tensor(bins["right"], dtype=torch.float64)
+    # sums of c (1 - c) and (right - c)^2 with c at its bin's mean: exact but for the spread of c inside a bin
+    variance = count * conf * (1 - conf)
+    square = right * (1 - conf) ** 2 + (count - right) * conf**2
+    return Reliability(torch.tensor(bins["edges"], dtype=torch.float64), count, count * conf, right, variance, square)
+
+
+def _diagrams(table: Table) -> dict[str, list[tuple[str, Entry]]]:
+    """For each graph, what stands side by side: methods, or the values of one axis."""
+    across = table.preset.figure.get("columns")
+    lines: dict[str, list[tuple[str, Entry]]] = {}
+    for row in table.rows:
+        line = lines.setdefault(row_name(table, row, [across] if across else []), [])
+        for method, entry in row.entries.items():
+            short = table.preset.figure.get("names", {})
+            own = short.get(method, table.preset.title_of(method))
+            title = f"{across} {short_number(row.place[across])}" if across else own
+            if entry.records:
+                line.append((title, entry))
+    return {name: line for name, line in lines.items() if line}
+
+
+def _grid_of(
+    lines: Mapping[str, Sequence[tuple[str, Entry]]],
+    draw: Callable[[Reliability, Axes], None],
+    height: float,
+    lower_right: bool,
+) -> tuple[Figure, list[Axes]]:
+    """A row of panels for each graph, the same axes everywhere; columns are named above, graphs at the left, the ECE inside."""
+    columns = max(len(line) for line in lines.values())
+    figure = blank(1.95 * columns + 0.5, height * len(lines) + 0.5)
+    axes = figure.subplots(len(lines), columns, squeeze=False, sharex=True, sharey=True)
+    used: list[Axes] = []
+    for number, (place, (name, line)) in enumerate(zip(axes, lines.items())):
+        for ax in place[len(line) :]:
+            ax.set_visible(False)
+        for ax, (title, entry) in zip(place, line):
+            draw(reliability_of(entry), ax)
+            letter(ax, len(used), title if number == 0 else "")
+            words = f"ECE {entry.mean('ece'):.1f} ± {entry.sd('ece'):.1f}\nfloor {entry.mean('ece_floor'):.1f}"
+            x, y = (0.97, 0.16) if lower_right else (0.04, 0.84)
+            ax.text(
+                x, y, words, transform=ax.transAxes, ha="right" if lower_right else "left", fontsize=7, linespacing=1.35
+            )
+            ax.set_xlabel("confidence" if number == len(lines) - 1 else "")
+            if ax is not place[0]:
+                ax.set_ylabel("")
+            used.append(ax)
+        place[0].set_ylabel(f"{name}\n\n{place[0].get_ylabel()}")
+    return figure, used
+
+
+def _reliabilities(table: Table) -> Figure | None:
+    lines = _diagrams(table)
+    if not lines:
+        return None
+
+    def draw(rel: Reliability, ax: Axes) -> None:
+        draw_reliability(rel, ax)
+        ax.set_title("")
+
+    figure, used = _grid_of(lines, draw, 1.95, lower_right=True)
+    handles, labels = used[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    return figure
+
+
+def _histograms(table: Table) -> Figure | None:
+    lines = _diagrams(table)
+    if not lines:
+        return None
+
+    def draw(rel: Reliability, ax: Axes) -> None:
+        draw_confidences(rel, ax)
+        legend = ax.get_legend()
+        if legend is not None:
+            legend.remove()
+
+    figure, used = _grid_of(lines, draw, 1.55, lower_right=False)
+    handles, labels = used[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    return figure
+
+
+def _runtime(table: Table) -> Figure | None:
+    """Seconds against ECE, a panel per graph with the same y; the floor is dashed."""
+    rows = [row for row in table.rows if any(entry.records for entry in row.entries.values())]
+    if not rows:
+        return None
+    figure = blank(3.5 * len(rows), 3.8)
+    axes = figure.subplots(1, len(rows), squeeze=False, sharey=True)[0]
+    points = []
+    for number, (ax, row) in enumerate(zip(axes, rows)):
+        done = {m: entry for m, entry in row.entries.items() if entry.records}
+        seconds = [sum(entry.seconds(part) for part in ("train", "search", "fit", "apply")) for entry in done.values()]
+        ece, sd = [entry.mean("ece") for entry in done.values()], [entry.sd("ece") for entry in done.values()]
+        short = table.preset.figure.get("names", {})
+        names = [short.get(m, table.preset.title_of(m)) for m in done]
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_yticks(TICKS, [str(tick) for tick in TICKS])
+        ax.tick_params(axis="y", which="minor", left=False, labelleft=False)
+        draw_points(seconds, ece, sd, ax)
+        floor = statistics.fmean(entry.mean("ece_floor") for entry in done.values())
+        ax.axhline(floor, linestyle="--", linewidth=0.9, color="#555555", alpha=0.7)
+        ax.text(0.99, floor, "floor", transform=ax.get_yaxis_transform(), ha="right", va="top", fontsize=7, alpha=0.7)
+        letter(ax, number, row_name(table, row))
+        ax.set_xlabel("seconds of one core: training, search, fit")
+        points.append((names, seconds, ece, sd, ax))
+    axes[0].set_ylabel(metric_of("ece").heading)
+    ends = [(e - s, e + s) for _, _, ece, sd, _ in points for e, s in zip(ece, sd)]
+    axes[0].set_ylim(0.85 * min(low for low, _ in ends), 1.15 * max(high for _, high in ends))
+    for names, seconds, ece, sd, ax in points:
+        place_labels(names, seconds, ece, sd, ax)
+    return figure
+
+
+def _rank_diagram(table: Table) -> Figure | None:
+    from graphcal.lab.plots.ranks import draw_ranks
+
+    if table.ranks is None:
+        return None
+    found = table.ranks
+    named = Ranks(
+        tuple(table.preset.title_of(m) for m in found.names),
+        found.mean,
+        found.critical_difference,
+        found.p,
+        found.tasks,
+    )
+    figure, axes = panels(1, 1, 2.5 * HEIGHT)
+    draw_ranks(named, axes[0][0])
+    title = metric_of(table.preset.metric).title
+    axes[0][0].set_title(f"{title}: mean ranks over {found.tasks} graphs", fontsize="small")
+    return figure

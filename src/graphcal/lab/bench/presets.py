@@ -1,0 +1,228 @@
+"""Presets: a table or figure as a TOML file that says what differs, and from where each value comes.
+
+    extends    another file, beside this one or installed: tables are merged, rules appended, the rest is replaced
+    axes       what is varied: dataset, labels_per_class, backbone, and any name a method binds to a setting
+    methods    the columns: names under ``define``, or of calibrators; "all" for every calibrator of this library
+    define     a method: training overrides + recipe
+    set        rules {where, ...} applied in order to the slots they match: settings published for one dataset, say
+    published  what a paper printed, mean and sd, and ``remark`` on it (`graphcal.lab.bench.printed_numbers`)
+    beside     metrics that are shown below, each in a grid of its own with its own paired tests
+    reasons    why a dataset may be missing, printed in the place of its numbers when it cannot be loaded
+
+Installed presets are the TOML files of `graphcal.lab.bench.preset_files` and of the packages that the entry-point group
+``graphcal.presets`` names; any other file is given by its path. A file without a title is there to be extended.
+`graphcal.lab.bench.expansion` turns a preset into cells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from graphcal.files import CELLS, RUNS, read_toml, reading
+from graphcal.lab.bench import preset_files
+from graphcal.lab.bench.printed_numbers import look_up
+from graphcal.plugins import Names, taken_out
+
+PACKAGES: Names[ModuleType] = Names("preset", {"graphcal": preset_files})  # of TOML files
+NEEDED = ("title", "source", "runs", "methods", "axes")  # what no preset goes without
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A table or figure: what is computed, and how it is shown."""
+
+    name: str
+    title: str
+    source: str
+    axes: Mapping[str, Sequence[Any]]
+    methods: Mapping[str, Mapping[str, Any]]  # name -> title, calibrator, settings, training, ...
+    runs: int
+    base: Mapping[str, Any]  # what every method has unless it says otherwise
+    kind: str = "table"  # table, list, or a figure of `graphcal.lab.bench.figures`
+    metric: str = "ece"
+    beside: Sequence[str] = ()  # metrics that have a grid of their own below; ``all_ece``: on all unlabelled nodes
+    against: str = ""  # the method every other one is compared with in a list
+    own: str = ""  # the method that is compared with its ``rivals`` over all graphs of a list
+    rivals: Sequence[str] = ()
+    caption: str = ""
+    rules: Sequence[Mapping[str, Any]] = ()
+    published: Sequence[Mapping[str, Any]] = ()  # {where, values, every}: see `graphcal.lab.bench.printed_numbers`
+    remarks: Sequence[Mapping[str, Any]] = ()  # {where, text}
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    figure: Mapping[str, Any] = field(default_factory=dict)
+    summary: Mapping[str, Any] = field(default_factory=dict)  # see `graphcal.lab.bench.graph_summary`
+
+    def title_of(self, method: str) -> str:
+        return str(self.methods[method].get("title", method))
+
+
+def preset_titles() -> dict[str, str]:
+    """Name and title of every installed preset."""
+    texts = {name: _toml(path) for name, path in sorted(_installed().items())}
+    return {name: str(text["title"]) for name, text in texts.items() if "title" in text}
+
+
+def read_preset(name: str) -> Preset:
+    """The installed preset of that name, or the one in a file of your own whose name ends with ``.toml``."""
+    known = preset_titles()
+    if not name.endswith(".toml"):
+        if name not in known:
+            raise ValueError(f"unknown preset {name!r}; {_choices(known)}")
+        return build_preset(name, _merged(_installed()[name]))
+    path = Path(name)
+    if path.stem in known:
+        raise ValueError(f"{path} has the name of an installed preset, and would replace its tables: rename it")
+    with reading(path, "a sound preset"):
+        text = _merged(path)
+        missing = [key for key in NEEDED if key not in text]
+        if missing:
+            raise ValueError(f"{path} lacks {', '.join(missing)}; a preset needs {', '.join(NEEDED)}")
+        return build_preset(path.stem, text)
+
+
+def build_preset(name: str, text: Mapping[str, Any]) -> Preset:
+    """A preset from its parsed TOML."""
+    _check_kinds(name, text)
+    methods = _methods(name, text["methods"], text.get("define", {}))
+    published, remarks = look_up(text.get("published", ()), text.get("numbers"))
+    return Preset(
+        name=name,
+        title=text["title"],
+        source=text["source"],
+        axes=text["axes"],
+        methods=methods,
+        runs=text["runs"],
+        base=text.get("base", {}),
+        kind=text.get("kind", "table"),
+        metric=text.get("metric", "ece"),
+        beside=tuple(text.get("beside", ())),
+        against=text.get("against", ""),
+        own=text.get("own", ""),
+        rivals=tuple(text.get("rivals", ())),
+        caption=text.get("caption", ""),
+        rules=text.get("set", ()),
+        published=published,
+        remarks=[*text.get("remark", ()), *remarks],
+        reasons=text.get("reasons", {}),
+        figure=text.get("figure", {}),
+        summary=text.get("summary", {}),
+    )
+
+
+KINDS: Mapping[str, tuple[type, str]] = {
+    "title": (str, "text"), "source": (str, "text"), "kind": (str, "text"), "metric": (str, "text"), "against": (str, "text"),
+    "own": (str, "text"), "caption": (str, "text"), "rivals": (list, "a list"), "beside": (list, "a list"),
+    "axes": (dict, "a table of lists"),
+    "base": (dict, "a table"), "define": (dict, "a table of tables"), "set": (list, "tables [[set]]"),
+    "published": (list, "tables [[published]]"), "remark": (list, "tables [[remark]]"), "reasons": (dict, "a table"),
+    "figure": (dict, "a table"),
+}  # fmt: skip
+FIGURE = (
+    "x", "label", "scale", "linear", "ticks", "range", "metrics", "groups", "against", "bright", "limits", "columns", "names",
+)  # fmt: skip
+
+
+def _check_kinds(name: str, text: Mapping[str, Any]) -> None:
+    """Each key holds what it must, and no more than can be computed."""
+    for key, (kind, said) in KINDS.items():
+        if key in text and not isinstance(text[key], kind):
+            raise ValueError(f"preset {name!r}: {key} must be {said}; got {text[key]!r}")
+    unknown = [key for key in text.get("figure", {}) if key not in FIGURE]
+    if unknown:
+        raise ValueError(f"preset {name!r}: [figure] has no {', '.join(unknown)}; it may have {', '.join(FIGURE)}")
+    runs = text["runs"]
+    if not isinstance(runs, int) or isinstance(runs, bool) or not 1 <= runs <= RUNS:
+        raise ValueError(f"preset {name!r}: runs must be a whole number from 1 to {RUNS:,}; got {runs!r}")
+    for axis, values in text["axes"].items():
+        if not isinstance(values, list) or not values or not all(isinstance(v, str | int | float) for v in values):
+            raise ValueError(f"preset {name!r}: axis {axis!r} must be a list of names or numbers; got {values!r}")
+    places = math.prod(len(values) for values in text["axes"].values()) * max(1, len(text["methods"]))
+    if places * runs > CELLS:
+        raise ValueError(f"preset {name!r}: {places:,} places of {runs:,} runs; at most {CELLS:,} cells are computed")
+    for key in ("set", "remark", "published"):
+        for rule in text.get(key, ()):
+            if not isinstance(rule, dict) or not isinstance(rule.get("where", {}), dict):
+                raise ValueError(f"preset {name!r}: [[{key}]] must be tables with a table `where`; got {rule!r}")
+            if key != "published" and "where" not in rule:
+                raise ValueError(f"preset {name!r}: [[{key}]] says no `where`: {rule!r}")
+
+
+def matches(where: Mapping[str, Any], slot: Mapping[str, Any]) -> bool:
+    """Every key of ``where`` has the value, or one of the values."""
+    return all(slot.get(key) in (value if isinstance(value, list) else [value]) for key, value in where.items())
+
+
+def _methods(preset: str, wanted: Sequence[str] | str, defined: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    if wanted != "all" and set(wanted) <= defined.keys():
+        return {method: defined[method] for method in wanted}
+    from graphcal.methods import CALIBRATORS
+
+    if "all" in ([wanted] if isinstance(wanted, str) else wanted):  # those of this library, and what is named beside
+        others = _methods(preset, [name for name in wanted if name != "all"], defined) if wanted != "all" else {}
+        return {**{name: {"title": name, "calibrator": name} for name in CALIBRATORS.own}, **others}
+    known = {**{name: {"calibrator": name} for name in CALIBRATORS}, **defined}
+    missing = [method for method in wanted if method not in known]
+    if missing:
+        named = ", ".join(method + taken_out("calibrator", method) for method in missing)
+        raise ValueError(f"preset {preset!r} names the methods {named}; known are {', '.join(known)}")
+    return {method: known[method] for method in wanted}
+
+
+# ---------------------------------------------------------------------------------------------------------------- reading
+
+
+def _installed() -> dict[str, Path]:
+    """Every TOML file of every announced package, by its name; the first package has a name for itself."""
+    files: dict[str, Path] = {}
+    for name, package in PACKAGES.items():
+        if not hasattr(package, "__path__"):
+            raise ValueError(f"presets are TOML files in a package, but {name!r} announces {package!r}")
+        for folder in package.__path__:
+            for path in Path(folder).glob("*.toml"):
+                files.setdefault(path.stem, path)
+    return files
+
+
+def _choices(known: Mapping[str, str]) -> str:
+    own = "a file of your own that ends with .toml"
+    return f"choose one of {', '.join(known)}, or {own}" if known else f"no preset is installed: give {own}"
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise ValueError(f"there is no preset file {path}")
+    text = read_toml(path)
+    if "numbers" in text:  # a path, seen from this file
+        text["numbers"] = path.parent / text["numbers"]
+    return text
+
+
+def _merged(path: Path) -> dict[str, Any]:
+    """A file on top of the one it extends."""
+    own = _toml(path)
+    if "extends" not in own:
+        return own
+    whole = _merged(_extended(path, own.pop("extends")))
+    for key, value in own.items():
+        if key in ("base", "reasons", "define"):
+            whole[key] = {**whole.get(key, {}), **value}
+        elif key == "set":
+            whole[key] = [*whole.get(key, []), *value]
+        else:
+            whole[key] = value
+    return whole
+
+
+def _extended(path: Path, name: str) -> Path:
+    beside = path.with_name(f"{name}.toml")
+    if beside.exists() and beside != path:
+        return beside
+    installed = _installed()
+    if name not in installed or name == path.stem:
+        raise ValueError(f"{path} extends {name!r}; {_choices(preset_titles())}")
+    return installed[name]

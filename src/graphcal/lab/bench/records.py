@@ -1,0 +1,239 @@
+"""A folder of results: one JSON file per cell, written whole or not at all.
+
+    FOLDER/records/KEY.json         a finished cell; finished = the file exists
+    FOLDER/records/KEY.safetensors  its log-probabilities and labels on the test nodes, so that methods can be compared in pairs
+    FOLDER/failed/KEY.json          a cell that raised, with its error; tried again by the next run
+    FOLDER/cache/KEY.safetensors    trained models, by the hash of their training
+    FOLDER/locks/                   empty files that running processes hold locks on; a lock dies with its process
+
+A file is written under another name and moved into place, so a reader sees all of it or nothing, several processes may share
+a folder, and a kill at any moment loses at most the cells in flight. What was measured (``result``) and how long it took
+(``seconds``) are apart: the first is the same on every run, the second is not.
+
+Nothing in the folder is believed. A record whose cell is not the one it is named after, one that cannot be read or lacks a
+part, a nodes file whose SHA-256 is not the one it was written with: `heal` moves them into FOLDER/damaged and their cells are
+computed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphcal.files import read_text, reading, write_atomically
+from graphcal.lab.bench.spec import Cell, canonical, digest
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+try:
+    import fcntl
+except ImportError:  # Windows: no locks, so two processes may do the same cell; the result is the same
+    fcntl = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One finished cell."""
+
+    spec: Mapping[str, Any]
+    result: Mapping[str, Any]  # chosen, test, unlabelled, validation, bins, note
+    seconds: Mapping[str, Any]  # of one core: train, search, fit, apply; trained: of each candidate
+    versions: Mapping[str, str]
+
+    @property
+    def cell(self) -> Cell:
+        return Cell.from_dict(self.spec)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"spec": self.spec, "result": self.result, "seconds": self.seconds, "versions": self.versions}
+
+
+PARTS = ("spec", "result", "seconds", "versions")
+MEASURED = ("test", "unlabelled", "validation")
+SECONDS = ("train", "search", "fit", "apply")
+
+
+def checked_record(found: Any, key: str) -> Record:
+    """The record in a JSON value, or a ValueError that says what it lacks."""
+    if (
+        not isinstance(found, dict)
+        or found.keys() != set(PARTS)
+        or not all(isinstance(v, dict) for v in found.values())
+    ):
+        raise ValueError(f"expected an object with {', '.join(PARTS)}")
+    if digest(found["spec"]) != key:
+        raise ValueError(f"it holds the result of another cell ({digest(found['spec'])}): it was renamed or edited")
+    result, seconds = found["result"], found["seconds"]
+    tables = [result.get(part) for part in MEASURED]
+    if not all(isinstance(table, dict) and table and all(map(_is_number, table.values())) for table in tables):
+        raise ValueError(f"expected numbers in {', '.join(MEASURED)} of the result")
+    if not all(_is_number(seconds.get(part)) for part in SECONDS) or not isinstance(seconds.get("trained"), dict):
+        raise ValueError(f"expected the seconds {', '.join(SECONDS)}, trained")
+    if not _is_number(result.get("changed")) or not isinstance(result.get("bins"), dict):
+        raise ValueError("expected the result's bins and changed")
+    return Record(**found)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_number, value))
+    return value is None or (isinstance(value, int | float) and abs(value) < 1e300 and math.isfinite(value))
+
+
+def sealed(tensors: Mapping[str, Tensor], about: Mapping[str, str] | None = None) -> bytes:
+    """A safetensors file that knows the SHA-256 of its tensors."""
+    from safetensors.torch import save
+
+    return save(dict(tensors), {**(about or {}), "sha256": _digest_of(tensors)})
+
+
+def unsealed(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a sealed file and what is said about them; a file that is damaged is named."""
+    from safetensors import safe_open
+
+    with reading(path, "a sound file of tensors"):
+        with safe_open(path, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            about = file.metadata() or {}
+        if about.get("sha256", "") not in ("", _digest_of(tensors)):
+            raise ValueError("its content is not what was written")
+    return tensors, about
+
+
+def _digest_of(tensors: Mapping[str, Tensor]) -> str:
+    total = hashlib.sha256()
+    for name in sorted(tensors):
+        total.update(f"{name} {tuple(tensors[name].shape)} {tensors[name].dtype}\n".encode())
+        total.update(tensors[name].numpy().tobytes())
+    return total.hexdigest()
+
+
+class Store:
+    """The folder, read and written."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def record_path(self, key: str) -> Path:
+        return self.folder / "records" / f"{key}.json"
+
+    def nodes_path(self, key: str) -> Path:
+        return self.folder / "records" / f"{key}.safetensors"
+
+    def failure_path(self, key: str) -> Path:
+        return self.folder / "failed" / f"{key}.json"
+
+    def cache_path(self, key: str) -> Path:
+        return self.folder / "cache" / f"{key}.safetensors"
+
+    def finished(self) -> set[str]:
+        """Keys of all finished cells."""
+        return _names(self.folder / "records")
+
+    def entries(self) -> set[str]:
+        """Keys under which there is anything, a finished cell or something else of its name."""
+        return _names(self.folder / "records", files_only=False)
+
+    def failed(self) -> set[str]:
+        return _names(self.folder / "failed") - self.finished()
+
+    def has(self, cell: Cell) -> bool:
+        return self.record_path(cell.key).exists()
+
+    def put(self, cell: Cell, record: Record, log_probs: Tensor, y: Tensor) -> None:
+        """The record last: with it the cell is finished."""
+        write_atomically(self.nodes_path(cell.key), sealed({"log_probs": log_probs.contiguous(), "y": y.contiguous()}))
+        write_atomically(self.record_path(cell.key), (canonical(record.to_dict()) + "\n").encode())
+        with contextlib.suppress(FileNotFoundError):
+            self.failure_path(cell.key).unlink()
+
+    def fail(self, cell: Cell, error: BaseException) -> None:
+        last = traceback.format_exception(type(error), error, error.__traceback__)
+        failure = {"spec": cell.to_dict(), "error": f"{type(error).__name__}: {error}", "traceback": "".join(last)}
+        write_atomically(self.failure_path(cell.key), (canonical(failure) + "\n").encode())
+
+    def record(self, key: str) -> Record:
+        path = self.record_path(key)
+        with reading(path, "a sound record; remove it, and the cell is computed again"):
+            return checked_record(json.loads(read_text(path), parse_constant=_refuse_constant), key)
+
+    def heal(self, keys: Iterable[str]) -> dict[str, str]:
+        """Move damaged files of these finished cells into FOLDER/damaged: key and reason. Their cells count as unfinished."""
+        found = {}
+        for key in keys:
+            try:
+                self.record(key)
+                self.nodes(key)
+            except (ValueError, FileNotFoundError) as fault:
+                found[key] = str(fault)
+                for path in (self.record_path(key), self.nodes_path(key)):
+                    self.set_aside(path)
+        return found
+
+    def set_aside(self, path: Path) -> None:
+        """Out of the way, into FOLDER/damaged, where it can be looked at."""
+        target = self.folder / "damaged" / path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            while target.exists():
+                target = target.with_name(f"{target.name}~")
+            path.rename(target)
+
+    def error(self, key: str) -> str:
+        """Why a cell failed; empty when another process has finished it since."""
+        path = self.failure_path(key)
+        try:
+            with reading(path, "a sound note of a failure"):
+                return str(json.loads(read_text(path))["error"])
+        except FileNotFoundError:
+            return ""
+        except ValueError as fault:
+            return str(fault)
+
+    def nodes(self, key: str) -> tuple[Tensor, Tensor]:
+        """(log-probabilities, labels) of the test nodes."""
+        path = self.nodes_path(key)
+        nodes, _ = unsealed(path)
+        log_probs, y = nodes.get("log_probs"), nodes.get("y")
+        if log_probs is None or y is None or log_probs.dim() != 2 or y.shape != log_probs.shape[:1]:
+            raise ValueError(f"{path}: expected log_probs (N, C) and y (N,)")
+        return log_probs, y
+
+    @contextlib.contextmanager
+    def lock(self, name: str, wait: bool = True) -> Iterator[bool]:
+        """True while this process holds the lock; False at once when another does and ``wait`` is off."""
+        if fcntl is None:
+            yield True
+            return
+        path = self.folder / "locks" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            try:
+                yield True
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number")
+
+
+def _names(folder: Path, files_only: bool = True) -> set[str]:
+    if not folder.is_dir():
+        return set()
+    names = (entry.name for entry in os.scandir(folder) if entry.is_file() or not files_only)
+    return {name[: -len(".json")] for name in names if name.endswith(".json") and not name.startswith(".")}

@@ -1,0 +1,137 @@
+"""One preset, one folder: what is wanted, what is done, run the rest, write what came out.
+
+session = Session.of("table-gcn", folder, only="dataset=cora", runs=10)
+session.run(engine, tick)
+write_files(session.table(), folder)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from graphcal.files import check_writable, read_text, reading, sweep, write_atomically
+from graphcal.lab.bench.costs import Costs
+from graphcal.lab.bench.engines import Engine, Tick
+from graphcal.lab.bench.expansion import Blank, Filter, Slot, blanks, expand
+from graphcal.lab.bench.presets import Preset, read_preset
+from graphcal.lab.bench.records import Store
+from graphcal.lab.bench.spec import Cell, canonical, jobs_of
+from graphcal.lab.bench.tabulation import Table, tabulate
+from graphcal.lab.datasets.catalog import at_hand, find
+
+
+@dataclass
+class Session:
+    preset: Preset
+    slots: Sequence[Slot]
+    blanks: Sequence[Blank]
+    store: Store
+    costs: Costs = field(default_factory=Costs)
+
+    @classmethod
+    def of(cls, name: str | Preset, folder: str | Path, only: str = "", runs: int | None = None) -> Session:
+        """A named preset, or one made in code. ``only`` and ``runs`` take a part of it."""
+        preset = read_preset(name) if isinstance(name, str) else name
+        with reading(name if isinstance(name, str) else f"preset {preset.name}", "a sound preset"):
+            everything = Filter.parse("", preset)  # what is wrong with the preset is said of the preset
+            part = Filter.parse(only, preset) if only else everything
+            slots = list(expand(preset, runs, part))
+            empty = list(blanks(preset, part))
+            for slot in slots:
+                slot.cell.key  # noqa: B018 (a setting that is no plain number has no digest)
+        if not slots:
+            whole = f"{name}: the preset has no cell" if isinstance(name, str) else f"preset {preset.name} has no cell"
+            raise ValueError(f"--only {only}: no cell of {preset.name} has all of these" if only else whole)
+        return cls(preset, slots, empty, Store(folder))
+
+    @cached_property
+    def cells(self) -> dict[str, Cell]:
+        """Each cell once: the same one may stand in two slots."""
+        return {slot.cell.key: slot.cell for slot in self.slots}
+
+    @cached_property
+    def unavailable(self) -> dict[str, str]:
+        """Datasets that cannot be loaded here, and why."""
+        faults = {}
+        for name in dict.fromkeys(cell.group.dataset for cell in self.unfinished()):
+            try:
+                if at_hand(name) is None:
+                    find(name)
+            except FileNotFoundError as fault:
+                faults[name] = str(fault)
+        return faults
+
+    def unfinished(self) -> list[Cell]:
+        done = self.store.finished()
+        return [cell for key, cell in self.cells.items() if key not in done]
+
+    def todo(self) -> list[Cell]:
+        """What a run would compute: unfinished, and on a graph that can be loaded."""
+        return [cell for cell in self.unfinished() if cell.group.dataset not in self.unavailable]
+
+    def finished(self) -> int:
+        return len(self.store.finished() & self.cells.keys())
+
+    def failed(self) -> dict[str, str]:
+        """Key and error of the cells that failed."""
+        return {key: self.store.error(key) for key in self.store.failed() & self.cells.keys()}
+
+    def seconds_left(self) -> float | None:
+        """Of one core, for what is to do."""
+        self.costs.learn(self.store.finished(), self.store)
+        return self.costs.left(self.todo(), self.store)
+
+    def heal(self) -> dict[str, str]:
+        """Make the folder fit to go on with: it takes files, what a kill left half-written is gone, damaged records are set
+        aside. Gives key and reason of the cells that will be computed again."""
+        folder = self.store.folder
+        check_writable(folder)
+        for part in ("records", "failed", "cache", "plans"):
+            sweep(folder / part)
+        return self.store.heal(sorted(self.store.entries() & self.cells.keys()))
+
+    def run(self, engine: Engine, tick: Tick) -> None:
+        from graphcal.lab.bench.runner import run_jobs
+
+        self.heal()
+        run_jobs(jobs_of(self.todo()), self.store, engine, tick)
+
+    def remember(self) -> None:
+        """Leave in the folder what was asked for, so that `status` can say how far it is and `archive` what belongs together."""
+        places: dict[str, dict[str, Any]] = {}
+        for slot in self.slots:
+            place = places.setdefault(canonical(slot.row), {"place": slot.row, "methods": {}})
+            place["methods"].setdefault(slot.method, []).append(slot.cell.key)
+        asked = {"preset": self.preset.name, "cells": list(self.cells), "rows": list(places.values())}
+        write_atomically(self.store.folder / "plans" / f"{self.preset.name}.json", json.dumps(asked))
+
+    def table(self) -> Table:
+        return tabulate(self.preset, self.slots, self.blanks, self.store)
+
+
+@dataclass(frozen=True)
+class Status:
+    preset: str
+    cells: int
+    finished: int
+    failed: dict[str, str]  # key -> error
+
+
+def status(folder: str | Path) -> list[Status]:
+    """How far each preset of a folder is."""
+    store, plans = Store(folder), sorted((Path(folder) / "plans").glob("*.json"))
+    if not plans:
+        raise ValueError(f"{folder} holds no benchmark: `graphcal bench PRESET --out {folder}` starts one")
+    done, failed, states = store.finished(), store.failed(), []
+    for path in plans:
+        with reading(path, "a sound plan; the same `graphcal bench` command writes it anew"):
+            asked = json.loads(read_text(path))
+            name, keys = str(asked["preset"]), set(map(str, asked["cells"]))
+        errors = {key: store.error(key) for key in sorted(failed & keys)}
+        states.append(Status(name, len(keys), len(done & keys), errors))
+    return states

@@ -1,0 +1,259 @@
+"""From records to a table: means over runs beside the published values, and what may be concluded from them.
+
+A cell differs from the published one (mark ≠) when Welch's test tells the two means apart; the published one is taken to be of as
+many runs as ours. Agreement is counted by `graphcal.lab.bench.equivalence`: equivalent within a margin, differs, or open.
+Bold is for the method that a paired test tells apart from every other in its row; italic for those that the test cannot tell
+from the row's best. A cell without numbers says why.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from graphcal.lab.bench.comparisons import Difference, against, best_of, marks_of, ranks_of
+from graphcal.lab.bench.equivalence import LEVEL, MARGIN, MeanDifference, Sample, welch
+from graphcal.lab.bench.expansion import Blank, Slot
+from graphcal.lab.bench.presets import Preset, matches
+from graphcal.lab.bench.ranks import Ranks
+from graphcal.lab.bench.records import Record, Store
+from graphcal.metrics.names import metric_of
+from graphcal.metrics.sample_size import limit_in_bins
+
+Published = tuple[float, float]  # mean, sd
+
+
+def number(value: float, metric: str, sign: str = "") -> str:
+    """A value as `Entry.values` has it, in percent where the metric is a share; ``sign="+"`` for a difference."""
+    return f"{value:{sign}.{metric_of(metric).digits}f}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method in one row."""
+
+    records: tuple[Record, ...]
+    keys: tuple[str, ...]
+    planned: int
+    published: Published | None = None
+    remarks: tuple[str, ...] = ()
+    missing: str = ""  # why there is no number
+    best: bool = False  # told apart from every other method in the row
+    tied: bool = False  # not told apart from the best
+    styles: Mapping[str, str] = field(
+        default_factory=dict
+    )  # metric beside the table's -> bold (best), italic (tied) or ""
+    against: Mapping[str, Difference] = field(default_factory=dict)  # metric -> this minus the reference
+
+    def values(self, metric: str, where: str = "test") -> list[float]:
+        """One value per run, in percent where the metric is a share."""
+        scale = metric_of(metric).scale
+        if metric == "label_limit":
+            return [scale * _label_limit(record) for record in self.records]
+        return [scale * float(record.result[where][metric]) for record in self.records]
+
+    def has(self, metric: str, where: str = "test") -> bool:
+        """Was it measured in every run? Older records lack what came later."""
+        return all(record.result[where].get(metric) is not None for record in self.records)
+
+    def mean(self, metric: str, where: str = "test") -> float:
+        return statistics.fmean(self.values(metric, where))
+
+    def sd(self, metric: str, where: str = "test") -> float:
+        values = self.values(metric, where)
+        return statistics.stdev(values) if len(values) > 1 else 0.0
+
+    def minus(self, other: Entry, metric: str) -> list[float]:
+        """This method's values minus the other's, over the runs that both have."""
+        a, b = (dict(zip((tuple(r.spec["run"]) for r in e.records), e.values(metric))) for e in (self, other))
+        return [a[run] - b[run] for run in a if run in b]
+
+    def plus_minus(self, metric: str, where: str = "test") -> str:
+        return f"{number(self.mean(metric, where), metric)} ± {number(self.sd(metric, where), metric)}"
+
+    def seconds(self, part: str) -> float:
+        return statistics.fmean(float(record.seconds[part]) for record in self.records)
+
+    def gap(self, metric: str) -> MeanDifference | None:
+        """Ours minus published, where both are there."""
+        runs = len(self.records)
+        if self.published is None or runs < 2:
+            return None
+        return welch(Sample(self.mean(metric), self.sd(metric), runs), Sample(*self.published, runs))
+
+    def differs(self, metric: str) -> bool:
+        """Told apart from the published mean by Welch's test at 5 %."""
+        gap = self.gap(metric)
+        return gap is not None and gap.p < LEVEL
+
+
+def _label_limit(record: Record) -> float:
+    bins = record.result["bins"]
+    return limit_in_bins(bins["count"], bins["confidence"], record.result["nodes"]["val"])
+
+
+@dataclass(frozen=True)
+class Row:
+    place: Mapping[str, Any]  # the values of the axes
+    entries: Mapping[str, Entry]  # method -> entry
+    same_nodes: bool = True  # run by run, its methods were measured on the same test nodes: only then are they compared
+
+    @property
+    def runs(self) -> int:
+        """Finished runs of all methods together."""
+        return sum(len(entry.records) for entry in self.entries.values())
+
+
+@dataclass(frozen=True)
+class Table:
+    preset: Preset
+    rows: tuple[Row, ...]
+    ranks: Ranks | None
+
+    @property
+    def methods(self) -> list[str]:
+        """Columns that have a place in at least one row."""
+        return [m for m in self.preset.methods if any(m in row.entries for row in self.rows)]
+
+    @property
+    def axes(self) -> list[str]:
+        """Axes that vary, or the first one."""
+        names = list(self.rows[0].place)
+        varying = [n for n in names if len({str(row.place[n]) for row in self.rows}) > 1]
+        return varying or names[:1]
+
+    @property
+    def agreement(self) -> Counter[str]:
+        """How many cells are equivalent to the published value beside them, differ from it, or are open."""
+        gaps = (entry.gap(self.preset.metric) for row in self.rows for entry in row.entries.values())
+        return Counter(gap.verdict(MARGIN) for gap in gaps if gap is not None)
+
+
+def tabulate(preset: Preset, slots: Sequence[Slot], blanks: Sequence[Blank], store: Store) -> Table:
+    """The table of what is finished so far."""
+    done, failed = store.finished(), store.failed()
+    keys: dict[str, dict[str, list[str]]] = {}  # row -> method -> keys of its cells
+    places: dict[str, Mapping[str, Any]] = {}
+    for slot in slots:
+        places.setdefault(str(slot.row), slot.row)
+        keys.setdefault(str(slot.row), {}).setdefault(slot.method, []).append(slot.cell.key)
+    rows = []
+    for name, place in places.items():
+        entries = {m: _entry(preset, place, m, cells, store, done, failed) for m, cells in keys[name].items()}
+        same_nodes = _on_the_same_nodes(entries)
+        compared = _compared(preset, entries, store) if same_nodes else entries
+        compared |= {blank.method: empty(preset, blank) for blank in blanks if str(blank.row) == name}
+        rows.append(Row(place, {m: compared[m] for m in preset.methods if m in compared}, same_nodes))
+    return Table(preset, tuple(rows), ranks_over_graphs(preset, rows))
+
+
+def empty(preset: Preset, blank: Blank) -> Entry:
+    published, remarks = printed(preset, blank.row, blank.method)
+    return Entry((), (), 0, published, remarks, blank.reason)
+
+
+def printed(preset: Preset, place: Mapping[str, Any], method: str) -> tuple[Published | None, tuple[str, ...]]:
+    """What the paper printed in a place, and what is to be said about it."""
+    slot = {**place, "method": method}
+    here = [p.get("values", {}).get(method, p.get("every")) for p in preset.published if matches(p["where"], slot)]
+    values = [value for value in here if value is not None]
+    remarks = tuple(str(remark["text"]) for remark in preset.remarks if matches(remark["where"], slot))
+    return ((float(values[-1][0]), float(values[-1][1])) if values else None), remarks
+
+
+def _entry(
+    preset: Preset,
+    place: Mapping[str, Any],
+    method: str,
+    planned: Sequence[str],
+    store: Store,
+    done: set[str],
+    failed: set[str],
+) -> Entry:
+    keys = tuple(key for key in planned if key in done)
+    published, remarks = printed(preset, place, method)
+    broken = [key for key in planned if key in failed]
+    missing = ""
+    if not keys and broken:
+        missing = f"failed: {_first_line(store.error(broken[0]))}"
+    elif not keys:
+        missing = preset.reasons.get(str(place.get("dataset")), "not run yet")
+    elif broken:
+        remarks += (f"{len(broken)} of {len(planned)} runs failed: {_first_line(store.error(broken[0]))}",)
+    elif len(keys) < len(planned):
+        remarks += (f"{len(keys)} of {len(planned)} runs finished",)
+    return Entry(tuple(store.record(key) for key in keys), keys, len(planned), published, remarks, missing)
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0] if text else ""
+
+
+def _complete(entries: Mapping[str, Entry]) -> dict[str, tuple[str, ...]]:
+    """Keys of the methods that finished every run: only those are compared."""
+    return {m: entry.keys for m, entry in entries.items() if entry.records and len(entry.records) == entry.planned}
+
+
+def _on_the_same_nodes(entries: Mapping[str, Entry]) -> bool:
+    complete = _complete(entries)
+    return len({tuple(_split_of(record) for record in entries[m].records) for m in complete}) <= 1
+
+
+def _split_of(record: Record) -> tuple[str, str, int, int]:
+    group = record.spec["groups"][0]
+    return group["dataset"], group["protocol"], group["labels_per_class"], record.spec["run"][0]
+
+
+def _compared(preset: Preset, entries: Mapping[str, Entry], store: Store) -> dict[str, Entry]:
+    complete = _complete(entries)
+    if preset.kind == "list" and preset.against in complete and len(complete) > 1:
+        found = {metric: against(preset.against, complete, store, metric) for metric in ("ece", "nll")}
+        return {
+            m: replace(entry, against={metric: by[m] for metric, by in found.items() if m in by})
+            for m, entry in entries.items()
+        }
+    if preset.kind != "table" or len(complete) < 2:
+        return dict(entries)
+    return with_marks(preset, entries, {metric: best_of(complete, store, metric) for metric in marked_metrics(preset)})
+
+
+def marked_metrics(preset: Preset) -> list[str]:
+    """The table's own and those beside it; predictions are kept for test nodes only."""
+    return [metric for metric in (preset.metric, *preset.beside) if not metric.startswith("all_")]
+
+
+def with_marks(
+    preset: Preset, entries: Mapping[str, Entry], tests: Mapping[str, tuple[str, Mapping[str, Difference]]]
+) -> dict[str, Entry]:
+    """The entries with what the tests say; for each metric the row's best method, and every other one minus it."""
+    marks = {metric: marks_of(best, others) for metric, (best, others) in tests.items()}
+    own = marks.pop(preset.metric, {})
+    return {
+        m: replace(
+            entry,
+            best=own.get(m) == "bold",
+            tied=own.get(m) == "italic",
+            styles={metric: styles.get(m, "") for metric, styles in marks.items()},
+        )
+        for m, entry in entries.items()
+    }
+
+
+def ranks_over_graphs(preset: Preset, rows: Sequence[Row]) -> Ranks | None:
+    """Each graph is one task: its rows share test nodes and are averaged. Methods that every row has finished are ranked."""
+    complete = [done for row in rows if (done := _complete(row.entries))]
+    if not complete or not all(row.same_nodes for row in rows):
+        return None
+    methods = [m for m in complete[0] if all(m in done for done in complete)]
+    graphs: dict[str, list[Row]] = {}
+    for row in rows:
+        if _complete(row.entries):
+            graphs.setdefault(str(row.place["dataset"]), []).append(row)
+    means = [
+        {m: statistics.fmean(row.entries[m].mean(preset.metric) for row in together) for m in methods}
+        for together in graphs.values()
+    ]
+    return ranks_of(means, preset.metric)

@@ -1,0 +1,1 @@
+"""Commands of the laboratory. They join `graphcal` by entry point (group ``graphcal.commands``)."""

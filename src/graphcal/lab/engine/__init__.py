@@ -1,0 +1,1 @@
+"""Numerics of training many replicas of a graph neural network at once."""

@@ -1,0 +1,187 @@
+"""What every backbone is built from and offers, and what it is once it is trained.
+
+A `Backbone` (a frozen dataclass in `BACKBONES`) holds what is the architecture's own: layers, heads, teleport probability. It
+builds a module of R `Replicas`; every parameter of it has the leading axis R, and no arithmetic mixes replicas. A trained replica
+is an ordinary torch module on any graph (`TrainedGNN`), and can be run again on the graph it was trained on (`ModelOnGraph`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from graphcal.core import FinalLayer, Outputs
+from graphcal.engine.graph_parts import feature_matrix
+from graphcal.lab.engine.dropout import Dropout
+from graphcal.lab.engine.operators import plain_adjacency
+from graphcal.lab.engine.receptive import GraphInput, ReceptiveField, full_graph
+from graphcal.lab.engine.reweight import EdgeWeightedModel
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes of the graph, and what a `Training` chooses of the model."""
+
+    in_channels: int
+    hidden_channels: int
+    num_classes: int
+    dropout: float
+    input_dropout: float
+    init: str
+
+
+class Replicas(nn.Module):
+    """R replicas of a network whose last layer is ``head``."""
+
+    config: ModelConfig
+    depth: int  # how many hops the logits of a node reach
+    head: nn.Module
+    has_own_loss: bool = False  # trained by `loss`, not by the training's
+    normalisation: str | None = None  # how a weight on an edge enters (engine/reweight.py); None: it cannot
+
+    if TYPE_CHECKING:
+
+        def __call__(self, field: ReceptiveField, drop: Dropout | None = None) -> Tensor: ...
+
+    def forward(self, field: ReceptiveField, drop: Dropout | None = None) -> Tensor:
+        """Logits of the field's output nodes; with ``drop``, as in training."""  # (R, n, C)
+        raise NotImplementedError
+
+    def representation(self, field: ReceptiveField) -> Tensor | None:
+        """h^(K), such that logits = h^(K) W + b; None where the output is not linear in a last layer."""  # (R, n, D)
+        raise NotImplementedError
+
+    def final_map(self) -> tuple[Tensor, Tensor] | None:
+        """W and b of the last layer. Every column of W is a class centroid; None as for `representation`."""
+        return self.head.weight, self.head.bias  # type: ignore[return-value]  # (R, D, C), (R, 1, C)
+
+    def final_layer(self, replica: int) -> FinalLayer | None:
+        """The last layer of one replica, seen from outside."""
+        layer = self.final_map()
+        return None if layer is None else FinalLayer.from_weight(layer[0][replica].T.contiguous(), layer[1][replica])
+
+    def final_parameters(self) -> list[nn.Parameter]:
+        """W^(K), whose decay is SCAR's lever, and its bias."""
+        return list(self.head.parameters())
+
+    def own_weight_decay(self) -> dict[nn.Parameter, float]:
+        """Parameters whose weight decay is the backbone's, not the training's (GCNII's convolutions, GPN's flows)."""
+        return {}
+
+    def on_train_start(self, y: Tensor, weights: Tensor) -> None:
+        """Called once before training with the training nodes' classes (n,) and each replica's weights on them (R, n)."""
+
+    def loss(self, logits: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+        """The loss of each replica, for models that are not trained by cross-entropy (``has_own_loss``)."""  # (R,)
+        raise NotImplementedError
+
+
+@runtime_checkable
+class Backbone(Protocol):
+    """The settings of an architecture, and how to build it."""
+
+    def prepare(self, adjacency: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        """The propagation matrix and the input, from the plain adjacency and the features."""
+        ...
+
+    def build(self, config: ModelConfig, generators: Sequence[torch.Generator]) -> Replicas:
+        """As many replicas as there are generators, each drawn from its own."""
+        ...
+
+
+def graph_input(backbone: Backbone, x: Tensor, edge_index: Tensor, input_dropout: float) -> GraphInput:
+    """A graph as the backbone reads it."""
+    operator, prepared = backbone.prepare(plain_adjacency(edge_index, x.shape[0]), feature_matrix(x))
+    return GraphInput(operator, prepared, edge_index.device, input_dropout)
+
+
+class TrainedGNN(nn.Module):
+    """``model(x, edge_index) -> logits (N, C)`` on any graph; ``replicas`` holds exactly one replica.
+
+    In training mode (``model.train()``) dropout is active, its numbers started from torch's own generator.
+    """
+
+    def __init__(self, backbone: Backbone, replicas: Replicas) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.replicas = replicas
+
+    @classmethod
+    def from_state(cls, backbone: Backbone, config: ModelConfig, state: Mapping[str, Tensor]) -> TrainedGNN:
+        """The model with these parameters, on their device."""
+        replicas = backbone.build(config, [torch.Generator()]).to(next(iter(state.values())).device)
+        replicas.load_state_dict(state)
+        return cls(backbone, replicas).eval()
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        seed = int(torch.randint(2**62, ())) if self.training else None
+        return _logits(self.replicas, self._full_graph(x, edge_index), seed)
+
+    def sample(self, x: Tensor, edge_index: Tensor, seed: int, passes: int) -> Tensor:
+        """Logits of several passes with dropout: the samples of MC dropout."""  # (passes, N, C)
+        graph = self._full_graph(x, edge_index)
+        with torch.no_grad():
+            return torch.stack([_logits(self.replicas, graph, seed, number) for number in range(passes)])
+
+    def final_representation(self, x: Tensor, edge_index: Tensor) -> tuple[Tensor, FinalLayer] | None:
+        """h^(K) and the last layer, logits = h @ weight.T + bias; None when the output is not linear in a last layer."""
+        return _final_representation(self.replicas, self._full_graph(x, edge_index))
+
+    def on(self, data: Data, field: ReceptiveField | None = None) -> ModelOnGraph:
+        """The model on a graph. The graph is prepared when first needed, unless its ``field`` is known already."""
+        if field is not None:
+            return ModelOnGraph(self.replicas, lambda: field, data.edge_index)
+        return ModelOnGraph(self.replicas, cache(lambda: self._full_graph(data.x, data.edge_index)), data.edge_index)
+
+    def _full_graph(self, x: Tensor, edge_index: Tensor) -> ReceptiveField:
+        graph = graph_input(self.backbone, x, edge_index, self.replicas.config.input_dropout)
+        return full_graph(graph, self.replicas.depth)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelOnGraph:
+    """A trained replica on one graph, to be run again: the `graphcal.core.ModelHandle` of our own models."""
+
+    replicas: Replicas  # one
+    full_graph: Callable[[], ReceptiveField]
+    edge_index: Tensor
+
+    def logits(self, edge_weight: Tensor | None = None, dropout: torch.Generator | None = None) -> Tensor:
+        if edge_weight is not None:
+            return self._edge_weighted(edge_weight)
+        seed = None if dropout is None else int(torch.randint(2**62, (), generator=dropout))
+        with torch.no_grad():
+            return _logits(self.replicas, self.full_graph(), seed)
+
+    def outputs(self, graph: Data) -> Outputs:
+        """Logits, last layer and h^(K), with this handle; ``graph`` is the same graph with its labels and masks."""
+        field = self.full_graph()
+        with torch.no_grad():
+            logits, seen = self.replicas(field)[0], _final_representation(self.replicas, field)
+        hidden, final = (None, None) if seen is None else seen
+        return Outputs(logits, graph, final, hidden, self)
+
+    @cached_property
+    def _edge_weighted(self) -> EdgeWeightedModel:
+        normalisation = self.replicas.normalisation
+        if normalisation is None:
+            raise ValueError(f"{type(self.replicas).__name__} does not read weights on its edges")
+        return EdgeWeightedModel(self.replicas, normalisation, self.full_graph, self.edge_index)
+
+
+def _final_representation(replicas: Replicas, field: ReceptiveField) -> tuple[Tensor, FinalLayer] | None:
+    """h^(K) (N, D) and the last layer of the first replica."""
+    hidden, final = replicas.representation(field), replicas.final_layer(0)
+    return None if hidden is None or final is None else (hidden[0], final)
+
+
+def _logits(replicas: Replicas, field: ReceptiveField, seed: int | None, number: int = 0) -> Tensor:
+    """Logits (N, C) of the first replica; with a seed, of pass ``number`` with dropout."""
+    return replicas(field, None if seed is None else Dropout([seed], number))[0]

@@ -1,0 +1,5 @@
+"""Train a graph neural network, calibrate it, measure it."""
+
+from graphcal.pipeline import run
+
+__all__ = ["run"]

@@ -1,0 +1,222 @@
+"""From a graph to trained runs: what is checked and prepared before the loop, and what is made of its result.
+
+train           one run for every seed
+train_replicas  the general form: seeds, decays and splits in one training
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from threading import Lock
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from graphcal.checks import check_edges, check_labels
+from graphcal.core import Outputs
+from graphcal.lab.engine.features import FirstProductCache
+from graphcal.lab.engine.receptive import GraphInput, ReceptiveField, full_graph, receptive_fields
+from graphcal.lab.models import Backbone, ModelConfig, TrainedGNN, backbone_of
+from graphcal.lab.models.replicas import graph_input
+from graphcal.lab.training.loaders import Sampling
+from graphcal.lab.training.loop import EarlyStopping, History, fit
+from graphcal.lab.training.losses import Targets
+from graphcal.lab.training.minibatches import Batches, Loaders, batches_of, fit_batches
+from graphcal.lab.training.settings import Replica, Training, default_training
+from graphcal.lab.training.threads import Chunk, run_in_threads, split_into_chunks
+
+Progress = Callable[[int, int, int], None]  # epoch, epochs at most, replicas still training
+Fields = tuple[ReceptiveField, ReceptiveField]  # of a training pass, of a validation pass
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One trained replica: what it said, the model, and how training went.
+
+    >>> import graphcal as gc
+    >>> data = gc.lab.synthetic(500, seed=0)
+    >>> run = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=1)[0]
+    >>> run.outputs, run.history.epochs
+    (Outputs(500 nodes, 5 classes, final layer known), 5)
+    >>> run.model(data.x, data.edge_index).shape
+    torch.Size([500, 5])
+    """
+
+    seed: int
+    outputs: Outputs
+    model: nn.Module  # model(x, edge_index) -> logits (N, C), on any graph
+    history: History
+
+
+def train(
+    data: Data,
+    backbone: str | Backbone = "gcn",
+    training: Training | None = None,
+    seeds: int | Iterable[int] = 10,
+    progress: Progress | None = None,
+    loader: Sampling | Loaders | None = None,
+) -> list[Run]:
+    """One `Run` for every seed, all trained together; ``seeds=3`` is ``range(3)``. Without ``training``: CaGCN's settings.
+
+    ``loader`` trains on mini-batches, seed by seed: `Sampling`, or your own loaders (of training nodes, of validation nodes).
+
+    >>> import graphcal as gc
+    >>> runs = gc.lab.train(gc.lab.synthetic(500, seed=0), "gcn", gc.lab.Training(epochs=5), seeds=2)
+    >>> [run.seed for run in runs], runs[0].outputs
+    ([0, 1], Outputs(500 nodes, 5 classes, final layer known))
+    """
+    numbers = range(seeds) if isinstance(seeds, int) else seeds
+    return train_replicas(data, backbone, training, [Replica(seed) for seed in numbers], progress, loader)
+
+
+def train_replicas(
+    data: Data,
+    backbone: str | Backbone,
+    training: Training | None,
+    replicas: Sequence[Replica],
+    progress: Progress | None = None,
+    loader: Sampling | Loaders | None = None,
+) -> list[Run]:
+    """One `Run` for every replica: seeds, decays and splits in one training; with ``loader``, on mini-batches."""
+    backbone = backbone_of(backbone)
+    training = training or default_training(backbone)
+    if not replicas:
+        return []
+    classes = _num_classes(data)
+    masks = [replica.masks(data) for replica in replicas]
+    _check(data, classes, masks)
+    graph = graph_input(backbone, data.x, data.edge_index, training.input_dropout)
+    _check_finite(graph.x)
+    config = ModelConfig(
+        in_channels=graph.x.shape[1],
+        hidden_channels=training.hidden_channels,
+        num_classes=classes,
+        dropout=training.dropout,
+        input_dropout=training.input_dropout,
+        init=training.init,
+    )
+    # a model of one feature reaches as far
+    depth = backbone.build(replace(config, in_channels=1), [torch.Generator()]).depth
+    whole = full_graph(graph, depth)
+    if loader is not None:
+        found = []
+        for replica, pair in zip(replicas, masks):
+            batches = batches_of(loader, backbone, graph, depth, data.y, pair, replica.seed)
+            found += _train_on_batches(backbone, config, training, replica, batches, data, whole, progress)
+        return found
+    cut: dict[tuple[bytes, bytes], Fields] = {}
+    lock = Lock()
+
+    def train_chunk(chunk: Chunk) -> list[Run]:
+        mine = [replicas[i] for i in chunk.members]
+        fields = _chunk_fields(graph, depth, [masks[i] for i in chunk.members], cut, lock)
+        train_mask, val_mask = (torch.stack([masks[i][k] for i in chunk.members]) for k in (0, 1))
+        model = backbone.build(config, [torch.Generator().manual_seed(r.seed) for r in mine]).to(graph.device)
+        targets = _targets(data.y, train_mask, fields[0]), _targets(data.y, val_mask, fields[1])
+        stopping = fit(model, training, mine, fields, targets, chunk)
+        return _runs(backbone, config, mine, stopping, data, whole)
+
+    chunks = split_into_chunks(masks, max(depth, 2) * max(graph.x.shape) * training.hidden_channels)
+    done = run_in_threads(train_chunk, chunks, training.epochs, progress)
+    by_member = {i: run for chunk, runs in zip(chunks, done) for i, run in zip(chunk.members, runs)}
+    return [by_member[i] for i in range(len(replicas))]
+
+
+def _train_on_batches(
+    backbone: Backbone,
+    config: ModelConfig,
+    training: Training,
+    replica: Replica,
+    batches: Batches,
+    data: Data,
+    whole: ReceptiveField,
+    progress: Progress | None,
+) -> list[Run]:
+    model = backbone.build(config, [torch.Generator().manual_seed(replica.seed)]).to(data.edge_index.device)
+
+    def report(epoch: int, running: int) -> None:
+        if progress is not None:
+            progress(epoch, training.epochs, running)
+
+    stopping = fit_batches(model, training, replica, batches, report)
+    return _runs(backbone, config, [replica], stopping, data, whole)
+
+
+def _num_classes(data: Data) -> int:
+    if data.get("y") is None:
+        raise ValueError("the graph has no labels y: training needs them")
+    return int(data.y.max()) + 1 if data.get("num_classes") is None else int(data.num_classes)
+
+
+def _check(data: Data, classes: int, masks: list[tuple[Tensor, Tensor]]) -> None:
+    nodes = int(data.num_nodes)
+    check_edges(data.edge_index, nodes)
+    used = torch.stack([mask for pair in masks for mask in pair]).any(0).cpu()
+    check_labels(data.y, nodes, classes, used)
+
+
+def _check_finite(x: sp.csr_matrix) -> None:
+    broken = ~np.isfinite(x.data)
+    if broken.any():
+        first = int(np.searchsorted(x.indptr, int(broken.argmax()), side="right")) - 1
+        raise ValueError(
+            f"the features x are not finite in {int(broken.sum())} places (first: node {first}): repair or drop them"
+        )
+
+
+def _chunk_fields(
+    graph: GraphInput,
+    depth: int,
+    masks: list[tuple[Tensor, Tensor]],
+    cut: dict[tuple[bytes, bytes], Fields],
+    lock: Lock,
+) -> Fields:
+    """The chunk's fields: shared with other chunks of the same masks, except for the products of its own weights."""
+    rows = [torch.stack([m[k] for m in masks]).any(0).nonzero().flatten().cpu().numpy() for k in (0, 1)]
+    key = (rows[0].tobytes(), rows[1].tobytes())
+    with lock:
+        if key not in cut:
+            cut[key] = receptive_fields(graph, rows[0], rows[1], depth)
+    first_products = FirstProductCache()
+    train_field, val_field = (replace(each, first_products=first_products) for each in cut[key])
+    return train_field, val_field
+
+
+def _targets(y: Tensor, mask: Tensor, field: ReceptiveField) -> Targets:
+    chosen = mask[:, field.output_nodes].float()
+    return Targets(y[field.output_nodes].clamp(min=0), chosen / chosen.sum(1, keepdim=True))
+
+
+def _runs(
+    backbone: Backbone,
+    config: ModelConfig,
+    replicas: Sequence[Replica],
+    stopping: EarlyStopping,
+    data: Data,
+    whole: ReceptiveField,
+) -> list[Run]:
+    runs = []
+    for replica, state, history in zip(replicas, stopping.best_states(), stopping.histories):
+        if history.best_epoch < 0:
+            raise ValueError(
+                f"the training of seed {replica.seed} diverged: its validation loss was never a number (first: "
+                f"{history.val_loss[0]}). Lower lr, or look for features of extreme size"
+            )
+        model = TrainedGNN.from_state(backbone, config, state)
+        outputs = model.on(data, whole).outputs(_as_split(data, replica))
+        runs.append(Run(replica.seed, outputs, model, history))
+    return runs
+
+
+def _as_split(data: Data, replica: Replica) -> Data:
+    """The caller's graph; a replica with masks of its own gets a shallow copy that carries them."""
+    if replica.train_mask is None and replica.val_mask is None:
+        return data
+    split = copy(data)
+    split.train_mask, split.val_mask = replica.masks(data)
+    return split

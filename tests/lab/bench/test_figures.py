@@ -1,0 +1,103 @@
+"""Figures are drawn from records alone, the same bytes each time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from small_preset import small
+from small_session import small_session
+
+from graphcal.lab.bench.engines import Serial
+from graphcal.lab.bench.figures import figure_of, reliability_of
+from graphcal.lab.bench.session import Session
+from graphcal.metrics import reliability
+from graphcal.plots.figure import svg
+
+
+@pytest.fixture
+def session() -> Session:
+    return small_session()
+
+
+@pytest.mark.parametrize("kind", ["reliability", "histograms", "runtime"])
+def test_figures_are_drawn_from_records(session: Session, kind: str) -> None:
+    figures = [figure_of(Session.of(small(kind=kind), session.store.folder).table()) for _ in range(2)]
+    text, again = (svg(figure) for figure in figures if figure is not None)
+    assert text.count("<svg") == 1
+    assert "TS" in text
+    assert text == again
+
+
+def test_a_sweep_has_a_point_for_each_value(tmp_path: Path) -> None:
+    swept = small(
+        kind="sweep", methods=["swept"], runs=1, published=[], figure={"x": "decay", "metrics": ["ece", "accuracy"]},
+        axes={"dataset": ["citeseer"], "backbone": ["gcn"], "decay": [0.0, 0.1]},
+        define={"swept": {"title": "swept", "calibrator": "none", "bind": {"decay": "training.final_weight_decay"}}},
+    )  # fmt: skip
+    session = Session.of(swept, tmp_path)
+    assert figure_of(session.table()) is None  # nothing is finished
+    session.run(Serial(), lambda: None)
+    figure = figure_of(session.table())
+    assert figure is not None
+    (curve,) = figure.axes[0].containers  # with bars of one deviation
+    line = curve.lines[0]
+    assert list(line.get_xdata()) == [0.0, 0.1]
+    assert list(line.get_ydata()) == [row.entries["swept"].mean("ece") for row in session.table().rows]
+    assert len(figure.axes) == 2
+
+
+def test_groups_of_methods_have_rows_of_panels_of_their_own(session: Session) -> None:
+    """Letters go on, titles say the group, the floor is the group's own; the y axis is that of all."""
+    preset = small(
+        kind="sweep", published=[],
+        figure={
+            "x": "labels_per_class", "metrics": ["ece"], "ticks": [20, 5e-3],
+            "groups": {"plain": ["uncal"], "fitted": ["ts"]},
+        },
+    )  # fmt: skip
+    figure = figure_of(Session.of(preset, session.store.folder).table())
+    assert figure is not None
+    above, below = figure.axes
+    assert [ax.get_title(loc="left").split(", ")[-1] for ax in (above, below)] == ["plain", "fitted"]
+    assert [ax.get_title(loc="left")[0] for ax in (above, below)] == ["a", "b"]
+    assert above.get_ylim() == below.get_ylim()
+    drawn = [float(ax.containers[0].lines[0].get_ydata()[0]) for ax in (above, below)]
+    entries = session.table().rows[0].entries
+    assert drawn == [entries["uncal"].mean("ece"), entries["ts"].mean("ece")]
+    assert [label.get_text() for label in below.get_xticklabels()] == ["20", "5e-3"]
+
+
+def test_differences_are_taken_on_the_runs_that_both_have(session: Session) -> None:
+    preset = small(
+        kind="sweep", published=[],
+        figure={"x": "labels_per_class", "metrics": ["nll"], "against": "ts", "bright": ["uncal"], "limits": [-1, 1]},
+    )  # fmt: skip
+    table = Session.of(preset, session.store.folder).table()
+    row = table.rows[0]
+    some = replace(row.entries["uncal"], records=row.entries["uncal"].records[:1])  # of two runs
+    figure = figure_of(replace(table, rows=(replace(row, entries={**row.entries, "uncal": some}), *table.rows[1:])))
+    assert figure is not None
+    mean, graph = figure.axes[0], figure.axes[1]
+    assert mean.get_title(loc="left").startswith("a  mean of")
+    (curve,) = [line for line in graph.lines if line.get_label() == table.preset.title_of("uncal")]
+    ts = row.entries["ts"].values("nll")
+    assert float(curve.get_ydata()[0]) == pytest.approx(some.values("nll")[0] - ts[0])  # not minus the mean of both
+    assert len(ts) > 1
+    assert ts[0] != ts[1]
+
+
+def test_a_figure_has_no_key_that_nobody_reads() -> None:
+    with pytest.raises(ValueError, match=r"\[figure\] has no log; it may have x, label, scale"):
+        small(kind="sweep", figure={"x": "decay", "log": True})
+
+
+def test_the_reliability_of_records_is_that_of_the_nodes(session: Session) -> None:
+    entry = session.table().rows[0].entries["ts"]
+    found = reliability_of(entry)
+    parts = [reliability(*session.store.nodes(key), 20) for key in entry.keys]
+    assert torch.allclose(found.count, sum(part.count for part in parts) / len(parts))
+    assert torch.allclose(found.right_sum, sum(part.right_sum for part in parts) / len(parts))
+    assert torch.allclose(found.conf_sum, sum(part.conf_sum for part in parts) / len(parts), atol=1e-6)

