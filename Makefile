@@ -6,18 +6,19 @@ CPUS   := $(shell nproc 2>/dev/null || echo 2)
 # One thread for each test worker: two workers on two cores must not fight.
 TESTENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help install run test coverage fuzz kills mutants audit matrix lint format docs speed clean
+.PHONY: help install run test test-all coverage fuzz kills mutants audit matrix lint format docs speed clean
 help:
 	@echo "make install   build .venv with graphcal and everything its tests need"
 	@echo "make run       the main job: a real graph -> train -> calibrate -> table and report.html"
-	@echo "make test      the tests"
+	@echo "make test      the fast tests, with a sample of each slow kind"
+	@echo "make test-all  all tests"
 	@echo "make coverage  the tests, with lines and branches that none of them runs"
 	@echo "make fuzz      broken files for every reader, a minute each (SECONDS=60)"
 	@echo "make kills     run and bench killed at random moments (KILLS=40 each)"
 	@echo "make mutants   tools/mutants.toml, one change at a time: do the tests notice? (WORDS=methods/ for a part)"
 	@echo "make audit     known vulnerabilities of the locked packages, where the database can be reached"
 	@echo "make matrix    the wheel with every interpreter that is here, the oldest versions, and every extra alone (WORDS='3.12 oldest')"
-	@echo "make lint      ruff format, ruff check, mypy"
+	@echo "make lint      ruff format, ruff check, import contracts, mypy"
 	@echo "make docs      the documentation, built strictly into site/"
 	@echo "make speed     benchmarks/: graphcal against the usual loops, side by side in one run"
 
@@ -33,6 +34,9 @@ run: $(STAMP)
 	$(BIN)/graphcal run --out graphcal-report
 
 test: $(STAMP)
+	$(TESTENV) $(BIN)/python -m pytest -m "not slow" -n $(CPUS) --dist worksteal $(PYTEST_ARGS)
+
+test-all: $(STAMP)
 	$(TESTENV) $(BIN)/python -m pytest -n $(CPUS) --dist worksteal $(PYTEST_ARGS)
 
 coverage: $(STAMP)
@@ -57,6 +61,7 @@ matrix: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 format: $(STAMP)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from graphcal.cli import app
 
-FILE = Path(__file__).parents[1] / "examples" / "github-action.yml"
+FILE = Path(__file__).parents[2] / "examples" / "github-action.yml"
 WORKFLOW = yaml.load(FILE.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)  # BaseLoader: `on` stays a word
 STEPS = WORKFLOW["jobs"]["honest"]["steps"]
 COMMANDS = [step["run"].partition("|")[0] for step in STEPS if step.get("run", "").startswith("graphcal")]

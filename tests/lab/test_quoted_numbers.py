@@ -10,7 +10,7 @@ import pytest
 
 from markdown_tables import tables
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 QUOTED = {"NLL": 3, "ECE %": 2, "oracle coverage at 5 % error %": 1, "worst slice %": 1, "accuracy %": 1}
 
 
