@@ -84,6 +84,30 @@ def test_random_labels_are_accepted():
     assert "This is a guarantee for the" in outcome.decision.sentence or outcome.decision.num_approved == 0
 
 
+def refused(times, labelled, nodes=2000):
+    """Share of random draws that are refused, with time and, for ``labelled="strata"``, with strata of their own rates."""
+    count = 0
+    for seed in range(times):
+        rates = {"simple": lambda p, t, rng: rng.random(len(p)) < 0.15, "strata": SELECTED["strata"]}[labelled]
+        log_probs, y, time, p = fraud(rates, seed, nodes)
+        try:
+            decide_rows(log_probs, y, max_error=0.1, time=time, strata=p > 0.02 if labelled == "strata" else None)
+        except NotARandomDraw:
+            count += 1
+    return count / times
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("labelled", ["simple", "strata"])
+def test_random_labels_are_refused_in_at_most_one_of_a_hundred_draws(labelled):
+    assert refused(1000, labelled) <= 0.01
+
+
+@pytest.mark.parametrize("labelled", ["simple", "strata"])
+def test_a_few_random_draws_are_not_refused(labelled):
+    assert refused(40, labelled) <= 1 / 40
+
+
 def test_what_a_rare_class_loses_is_printed():
     log_probs, y, time, p = fraud(lambda p, t, rng: rng.random(len(p)) < 0.1)
     decision = decide_rows(log_probs, y, max_error=0.05, time=time).decision
