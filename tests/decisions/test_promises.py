@@ -12,6 +12,7 @@ import torch
 
 import graphcal as gc
 from decisions.simulated_draws import broken_at_most
+from graphcal.checks import check_mask
 from graphcal.core import Outputs
 from graphcal.decisions.approval import approve_draw
 from graphcal.decisions.masks import Draw, NotARandomDraw
@@ -197,6 +198,11 @@ def test_masks(form):
     assert curves[0] == curves[1]
     sets = [gc.decisions.prediction_sets(log_probs, y, m["certify"], fitted=m["fitted"]) for m in (masks, given)]
     assert torch.equal(sets[0].members, sets[1].members)
+
+
+def test_node_numbers_of_one_byte_are_no_mask():
+    assert check_mask(torch.tensor([3, 0, 2, 1], dtype=torch.uint8), 4, "on").all()
+    assert check_mask(torch.tensor([0, 1, 1, 0], dtype=torch.uint8), 4, "on").tolist() == [False, True, True, False]
 
 
 def test_masks_of_outputs():
