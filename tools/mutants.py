@@ -81,7 +81,13 @@ def passes(tree: Path, tests: tuple[str, ...]) -> bool:
         silent = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silent, 1)
         os.dup2(silent, 2)
-        os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *(f"tests/{test}" for test in tests)])))
+        os._exit(
+            int(
+                pytest.main(
+                    ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *(f"tests/{test}" for test in tests)]
+                )
+            )
+        )
     end = time.monotonic() + 4 * LIMIT
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)

@@ -129,7 +129,9 @@ def check_mask(mask: Any, nodes: int, name: str, may_be_empty: bool = False) -> 
         raise ValueError(
             f"{name} must be a boolean mask with one entry per node, or node numbers; got {came}"
         ) from None
-    if chosen.dtype == torch.uint8 and chosen.shape == (nodes,):  # a mask as older torch wrote them
+    if (
+        chosen.dtype == torch.uint8 and chosen.shape == (nodes,) and bool((chosen <= 1).all())
+    ):  # a mask as older torch wrote them
         chosen = chosen.bool()
     if chosen.dim() != 1 or chosen.is_floating_point() or chosen.is_complex():
         came = f"{tuple(chosen.shape)} of {chosen.dtype}"

@@ -130,6 +130,17 @@ def save(
 
 def read_reference(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The ``reference`` that a calibration was saved with, checked as `restore` checks its file."""
+    reference = find_reference(path)
+    if reference is None:
+        raise ValueError(
+            f"{path} does not say what its predictions looked like when it was fitted: save it with "
+            "gc.save(calibration, path, reference=gc.metrics.reference_summary(log_probs))"
+        )
+    return reference
+
+
+def find_reference(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """The same; None where it was saved without one."""
     from graphcal.metrics.references import reference_fault  # serving does without the metrics
 
     path = Path(path)
@@ -139,10 +150,7 @@ def read_reference(path: str | os.PathLike[str]) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise ValueError(f"{path} is damaged: its reference is not JSON") from None
     if reference is None:
-        raise ValueError(
-            f"{path} does not say what its predictions looked like when it was fitted: save it with "
-            "gc.save(calibration, path, reference=gc.metrics.reference_summary(log_probs))"
-        )
+        return None
     fault = reference_fault(reference)
     if fault:
         raise ValueError(f"{path} is damaged: in its reference, {fault}")

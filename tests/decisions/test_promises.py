@@ -12,6 +12,7 @@ import torch
 
 import graphcal as gc
 from decisions.simulated_draws import broken_at_most
+from graphcal.checks import check_mask
 from graphcal.core import Outputs
 from graphcal.decisions.approval import approve_draw
 from graphcal.decisions.masks import Draw, NotARandomDraw
@@ -123,25 +124,35 @@ def out_of(conf, wrong, val):
     return Outputs(logits, graph)
 
 
-def cross_fitted(times, seed=0, max_error=0.1):
+def cross_fitted(times, seed=0, max_error=0.1, promise="pool", held=False, ties=False, nodes=1200, labels=500):
     rng, broken, decided = np.random.default_rng(seed), 0, 0
     for k in range(times):
-        conf = rng.uniform(0.8, 0.9, 1200)  # every threshold has an error just above the target
-        wrong = rng.random(1200) < 0.115
-        out = out_of(conf, wrong, rng.choice(1200, 500, replace=False))
+        conf = rng.uniform(0.8, 0.9, nodes)  # every threshold has an error just above the target
+        conf = np.round(conf, 2) if ties else conf
+        stays = rng.random(nodes) < (0.4 if held else 0.0)
+        wrong = rng.random(nodes) < np.where(stays, 0.0, 0.115)  # held nodes are right
+        out = out_of(conf, wrong, rng.choice(nodes, labels, replace=False))
+        terms = {"max_error": max_error, "certainty": 0.8, "promise": promise, "held": stays}
         try:
-            d = gc.decide(out, Uncalibrated(), certify=0.5, cross_fit=True, max_error=max_error, certainty=0.8, seed=k)
+            d = gc.decide(out, Uncalibrated(), certify=0.5, cross_fit=True, seed=k, **terms)
         except NotARandomDraw:  # three false alarms in 1,000 comparisons
             continue
         decided += bool(d.num_approved)
-        broken += bool(d.num_approved) and float(wrong[d.approved.numpy()].mean()) > max_error
+        if d.num_approved and promise == "future":
+            broken += 1  # of the source 11.5 % are wrong at every threshold
+        elif d.num_approved:
+            broken += float(wrong[d.approved.numpy()].mean()) > max_error
     return broken / times, decided
 
 
 @pytest.mark.slow
-def test_cross_fitting_holds():
-    broken, _ = cross_fitted(400)
-    assert broken <= broken_at_most(0.2, 400)
+@pytest.mark.parametrize("promise", ["pool", "future"])
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("size", [(1200, 500), (120, 80)])
+def test_cross_fitting_holds(promise, held, ties, size):
+    broken, _ = cross_fitted(1000, 0, 0.1, promise, held, ties, *size)
+    assert broken <= broken_at_most(0.2, 1000)
 
 
 def test_cross_fitting_halves_the_risk(monkeypatch):
@@ -197,6 +208,11 @@ def test_masks(form):
     assert curves[0] == curves[1]
     sets = [gc.decisions.prediction_sets(log_probs, y, m["certify"], fitted=m["fitted"]) for m in (masks, given)]
     assert torch.equal(sets[0].members, sets[1].members)
+
+
+def test_node_numbers_of_one_byte_are_no_mask():
+    assert check_mask(torch.tensor([3, 0, 2, 1], dtype=torch.uint8), 4, "on").all()
+    assert check_mask(torch.tensor([0, 1, 1, 0], dtype=torch.uint8), 4, "on").tolist() == [False, True, True, False]
 
 
 def test_masks_of_outputs():

@@ -13,10 +13,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
+from typer.testing import CliRunner
 
 import graphcal as gc
 from children import child, kill_after
 from graphcal.__main__ import main
+from graphcal.cli import app
 from graphcal.files import one_process
 from graphcal.persist import checksum
 from graphcal.tables.columnar import calibrated_block
@@ -640,3 +642,51 @@ def test_every_value_of_the_table_of_a_fit_is_checked(key, value):
     calibration.fitted_on["table"][key] = value
     with pytest.raises(ValueError, match=r"^c\.safetensors has a damaged graphcal header: .* in fitted_on\.table$"):
         FittedTable.of(calibration)
+
+
+def moved_rows(table, change, rng):
+    """Rows of the same source, or not: class 0 three times as frequent, or probabilities sharpened to p^1.15."""
+    logits = np.stack([table[f"logit_{k}"].to_numpy() for k in range(4)], 1)
+    if change == "sharper":
+        logits = 1.15 * logits
+    rows = np.arange(len(logits))
+    if change == "class 0":
+        first = np.flatnonzero(logits.argmax(1) == 0)
+        rows = np.concatenate([rows, rng.choice(first, 2 * len(first))])
+    rows = rng.permutation(rows)
+    return pa.table({"id": np.arange(len(rows)), **{f"logit_{k}": logits[rows, k] for k in range(4)}})
+
+
+@pytest.mark.parametrize("change", ["none", "class 0", "sharper"])
+@pytest.mark.parametrize("form", ["wide", "top-label"])
+def test_score_and_watch_say_the_same_of_the_same_rows(change, form, tmp_path):
+    rng = np.random.default_rng(0)
+
+    def source(n):
+        y = rng.integers(0, 4, n)
+        z = rng.standard_normal((n, 4))
+        z[np.arange(n), y] += 1.2
+        return y, pa.table({"id": np.arange(n), **{f"logit_{k}": 2.5 * z[:, k] for k in range(4)}})
+
+    def written(table, path):
+        if form == "top-label":
+            z = torch.from_numpy(np.stack([table[f"logit_{k}"].to_numpy() for k in range(4)], 1)).softmax(1).max(1)
+            table = pa.table({"id": table["id"], "prediction": z.indices.numpy(), "confidence": z.values.numpy()})
+        pq.write_table(table, path)
+
+    y, table = source(6000)
+    written(table, tmp_path / "p.parquet")
+    pq.write_table(pa.table({"id": np.arange(6000), "label": y}), tmp_path / "l.parquet")
+    for part, rows in (("a", source(4000)[1]), ("b", source(3000)[1])):
+        (tmp_path / "new").mkdir(exist_ok=True)
+        written(moved_rows(rows, change, rng), tmp_path / "new" / f"{part}.parquet")
+    out = tmp_path / "out"
+    steps = (
+        ["calibrate", tmp_path / "p.parquet", "--labels", tmp_path / "l.parquet", "--calibrator", "ts", "--out", out],
+        ["score", out, tmp_path / "new", "--out", tmp_path / "scored", "--json"],
+        ["watch", out, tmp_path / "scored", "--json"],
+    )
+    done = [CliRunner().invoke(app, [str(word) for word in step]) for step in steps]
+    drift, seen = (json.loads(step.stdout) for step in done[1:])
+    assert drift["drift"]["unlike"] is (change != "none")
+    assert done[2].exit_code == (0 if change == "none" else 3), seen

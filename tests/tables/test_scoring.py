@@ -271,3 +271,20 @@ def test_drift_is_zero_for_the_same_rows_and_told_for_others():
     assert moved["predicted_shift"] == pytest.approx(2 / 3, abs=0.02)
     assert moved["mean_confidence"] == pytest.approx(conf.mean() / 2, abs=1e-3)
     assert "These rows are unlike those of the fit" in drift_text(moved)
+
+
+def test_a_sample_is_the_same_whatever_the_parts_it_came_in():
+    g = np.random.default_rng(0)
+    values, pred = g.random((9000, 2)), np.zeros(9000, int)
+    parts = [
+        Profile.of(values[a:b, 0], pred[a:b], 2).with_sample(lambda rows, a=a: values[a + rows], (7, a))
+        for a, b in ((0, 5000), (5000, 6000), (6000, 9000))
+    ]
+    again = [Profile.from_dict(json.loads(json.dumps(part.to_dict(sample=True)))) for part in parts]
+    one, two = parts[0] + parts[1] + parts[2], again[2] + (again[0] + again[1])
+    assert one.sample.shape == (4000, 3)
+    np.testing.assert_allclose(one.sample, two.sample, atol=1e-3)  # values travel in half precision
+    assert len(np.unique(one.sample[:, 1])) == 4000
+    assert one.sample[:, 1].mean() == pytest.approx(0.5, abs=0.02)
+    counts = [np.isin(values[a:b, 0], one.sample[:, 1]).sum() for a, b in ((0, 5000), (5000, 6000), (6000, 9000))]
+    assert counts == pytest.approx([2222, 444, 1333], rel=0.15)  # every row has the same chance

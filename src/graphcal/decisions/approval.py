@@ -82,7 +82,9 @@ def approve_draw(
         int((above & wrong).sum()),
         plan,
         None if target is None else class_name(target, names),
-        None if target is None else recall_of(draw.certify.numpy() & ~wrong, above, certainty),
+        None
+        if target is None or draw.strata is not None
+        else recall_of(draw.certify.numpy() & ~wrong, above, certainty),
     )
     decision = replace(decision, classes=class_table(draw, decision, target, names))
     return replace(decision, warnings=doubts(decision, conf))

@@ -3,8 +3,9 @@
 A gambler who does not believe "at most a share r is wrong" bets on each label as it comes. With x_t = 1 for an error,
     E_n = ∫_r^1 Π_t (q / r)^{x_t} ((1 - q) / (1 - r))^{1 - x_t} dq / (1 - r)
 is his capital, spread evenly over alternatives q > r (each factor is a fair bet at risk r, and a losing one below). For
-independent labels and a promise that holds E is a non-negative supermartingale of mean at most 1, so by Ville's inequality it ever
-reaches 1/α with probability at most α, however often one looks (Ramdas et al. 2023, arXiv:2210.01948). With k errors in n labels
+independent labels and a promise that holds E is a non-negative supermartingale of mean at most 1, so by Ville's inequality it
+ever reaches 1/α with probability at most α, however often one looks (Ramdas et al. 2023, arXiv:2210.01948). With k errors in
+n labels
     E_n = B(k+1, n-k+1) (1 - I_r(k+1, n-k+1)) / ((1 - r) r^k (1 - r)^{n-k}),          I the regularised incomplete beta function.
 Labels must come from a random draw of the approved nodes, in any order. Drawn without replacement from a finite set they are not
 independent; by simulation the test then refutes a true promise less often still.

@@ -50,7 +50,7 @@ class Looks:
             f"({self.found.low:,.0f} to {self.found.high:,.0f}, {100 * self.certainty:g} % interval){share}."
         )
         if not self.found.low <= self.expected <= self.found.high:
-            text += f" Their probabilities sum to {self.expected:,.0f}: they are not calibrated."
+            text += f" Their probabilities sum to {self.expected:,.0f}: check their calibration."
         return text if self.random_draw else f"{text} The interval is an estimate: {NOT_RANDOM}."
 
     def to_dict(self) -> dict[str, Any]:

@@ -77,22 +77,32 @@ def curve_of(draw: Draw, certainty: float = 0.95, targets: Sequence[float] = TAR
     """Compute the curve of a draw that was checked."""
     certify, population = draw.certify, draw.population
     arrays = (*scores_of(draw.log_probs, draw.y, None), certify.numpy(), population.numpy())
-    fine, coarse = nested_sets(*arrays), nested_sets(*arrays, steps=steps)
+    fine, coarse = nested_sets(*arrays, draw.strata), nested_sets(*arrays, draw.strata, steps=steps)
     total = int((population & ~certify).sum())
-    k, e = coarse.labelled[0], coarse.wrong[0]
-    ends = np.array([share_interval(int(b), int(a), certainty) if a else (0.0, 1.0) for a, b in zip(k, e)])
+    error, low, high = error_shares(coarse, certainty)
     return RiskCurve(
         coarse.threshold,
         coarse.unlabelled / total,
         coarse.unlabelled,
-        np.where(k > 0, e / np.maximum(k, 1), np.nan),
-        ends[:, 0],
-        ends[:, 1],
+        error,
+        low,
+        high,
         tuple(targets),
         tuple(by_target(fine, targets, 1 - certainty)),
         total,
         certainty,
     )
+
+
+def error_shares(sets: NestedSets, certainty: float) -> tuple[Array, Array, Array]:
+    """(T,) share of wrong nodes in each set with the ends of its interval; strata count by their size and share the risk."""
+    K, k, e = sets.nodes, sets.labelled, sets.wrong
+    level = 1 - (1 - certainty) / len(K)
+    ends = [share_interval(int(b), int(a), level) if a else (0.0, 1.0) for a, b in zip(k.flat, e.flat)]
+    low, high = np.array(ends).reshape(*k.shape, 2).transpose(2, 0, 1)  # (H, T) each
+    weight = K / K.sum(axis=0)
+    seen = np.where(k > 0, e / np.maximum(k, 1), np.where(K > 0, np.nan, 0.0))
+    return (weight * seen).sum(axis=0), (weight * low).sum(axis=0), (weight * high).sum(axis=0)
 
 
 def by_target(sets: NestedSets, targets: Sequence[float], risk: float) -> list[int]:

@@ -112,9 +112,8 @@ def check_random(draw: Draw, time: Any = None, degree: Any = None, names: Sequen
         within = "" if draw.strata is None else " within the stated strata"
         raise NotARandomDraw(
             f"the labelled rows were not drawn at random from the rows to decide{within}: "
-            f"{comparison.text('the labelled rows', 'the rows to decide')}, which chance explains in fewer than "
-            f"{max(1, round(1000 * comparison.p))} of 1,000 draws. What holds for the labelled rows need not hold for the "
-            "others, so nothing is promised. Label rows drawn at random from all of them, or name the strata they were drawn in"
+            f"{comparison.text('the labelled rows', 'the rows to decide')}. Nothing can be promised from them: label rows drawn "
+            "at random from all of them, or name the strata they were drawn in"
         )
 
 
@@ -128,6 +127,8 @@ def _strata(strata: Any, nodes: int) -> Array:
     values = np.asarray(strata.cpu() if isinstance(strata, Tensor) else strata)
     if values.shape != (nodes,):
         raise ValueError(f"strata must hold one value per node, {nodes} of them; got shape {values.shape}")
+    if any(value is None or value != value for value in values.tolist()):
+        raise ValueError("strata must hold a value for every node, got gaps: name the stratum of each")
     return np.unique(values, return_inverse=True)[1]
 
 

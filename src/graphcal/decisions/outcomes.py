@@ -50,8 +50,8 @@ class Outcome:
         if m.low <= m.value <= m.high:
             return f"By their probabilities about {m.value:,.0f} {what}; the labels alone say {m.low:,.0f} to {m.high:,.0f}."
         return (
-            f"By the labels {m.low:,.0f} to {m.high:,.0f} {what}, but the probabilities sum to {m.value:,.0f}: they are not "
-            "calibrated. Calibrate them first (graphcal calibrate)."
+            f"By the labels {m.low:,.0f} to {m.high:,.0f} {what}, but the probabilities sum to {m.value:,.0f}: check their "
+            "calibration (graphcal check)."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -139,6 +139,10 @@ def decide_rows(
         notes.append(
             "taken for granted: no labelled row trained, stopped or calibrated the model; if some did, say --split"
         )
+    if strata is not None and (budget is not None or coverage is not None):
+        raise ValueError(
+            "budgets and prediction sets need one simple random draw, got strata: leave out --budget and --sets"
+        )
     draw = check_draw(
         log_probs, y, certify, ~fitted, fitted, strata=strata, time=time, names=names, drawn_here=complete
     )
@@ -162,8 +166,13 @@ def members_of(draw: Draw, target: int | None, certainty: float) -> Interval | N
     """How many unlabelled nodes are of a class: Σ p_c where probabilities are honest, the interval from the labels alone."""
     if target is None:
         return None
-    hits = int((draw.y[draw.certify] == target).sum())
-    low, high = error_count_interval(hits, int(draw.population.sum()), int(draw.certify.sum()), certainty)
-    return Interval(
-        float(draw.log_probs[draw.open, target].double().exp().sum()), float(low - hits), float(high - hits)
-    )
+    strata = torch.zeros(len(draw.y), dtype=torch.long) if draw.strata is None else torch.from_numpy(draw.strata)
+    groups = strata[draw.population].unique()
+    ends = torch.zeros(2)
+    for group in groups:  # strata share the risk
+        inside = strata == group
+        drawn = draw.certify & inside
+        hits, nodes = int((draw.y[drawn] == target).sum()), int((draw.population & inside).sum())
+        interval = error_count_interval(hits, nodes, int(drawn.sum()), 1 - (1 - certainty) / len(groups))
+        ends += torch.tensor(interval) - hits
+    return Interval(float(draw.log_probs[draw.open, target].double().exp().sum()), *ends.tolist())

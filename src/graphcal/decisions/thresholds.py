@@ -5,9 +5,9 @@ Sets are nested: S(t) holds the nodes of the pool with confidence at least t; K 
                           Beta⁻¹(1 - δ; e + 1, k - e) <= r           future nodes of the same source
 Many thresholds are tested in an order that is fixed without the labels, until the first failure (fixed-sequence testing,
 Angelopoulos et al. 2021, arXiv:2110.01052). For future nodes the hypotheses "a share above r of the source is wrong" are fixed,
-so the walk keeps the level δ of one test. For realised errors a single set is exact, but which sets break the target depends on the
-draw (E - e is random), so the theorem does not cover the walk: that it keeps the level is verified by simulation, in 27 settings
-built to break it (`tests/decisions/test_thresholds.py`; broken in at most 4 % of the draws at δ = 5 %).
+so the walk keeps the level δ of one test. For realised errors a single set is exact, but which sets break the target depends on
+the draw (E - e is random), so the theorem does not cover the walk: that it keeps the level is verified by simulation, in 27
+settings built to break it (`tests/decisions/test_thresholds.py`; broken in at most 4 % of the draws at δ = 5 %).
 
 The order comes from confidence. With mean uncertainty u(t) = Σ (1 - conf) / K over the pool and n of N nodes labelled, about
 k' = n K / N labelled nodes will lie above t and e' = k' u of them be wrong. The walk starts where the predicted bound

@@ -12,23 +12,27 @@ Data's ``map_batches(batch_format="pyarrow")``, and ``Scorer.map`` that of Spark
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
 
 from graphcal.core import Calibration
+from graphcal.metrics.row_comparison import sample_values
 from graphcal.tables.blocks import check_columns, numbers_of, scores_of
 from graphcal.tables.classes import Classes, number_type
 from graphcal.tables.columnar import calibrated_block
 from graphcal.tables.fitted_tables import FittedTable
 from graphcal.tables.kinds import MANY, Kind, digits_of, kind_named, kind_of
 from graphcal.tables.layouts import TableLayout, find_layout, is_calibrated, is_calibrated_name
-from graphcal.tables.pivots import long_block, long_codes, top_label_block
+from graphcal.tables.pivots import long_block, long_codes, top_label_block, winners_alone
 from graphcal.tables.profiles import Profile
 
 Array = NDArray[Any]
@@ -44,6 +48,7 @@ class Scorer:
     kind: Kind
     classes: tuple[str, ...]
     keep_scores: bool = False
+    sampled: tuple[int, ...] | None = None  # classes whose probabilities a sample of the rows keeps, for a comparison
 
     def __call__(self, batch: Batch, context: Array | None = None) -> Batch:
         """The batch with calibrated columns; ``context`` (n, K) is what the calibration reads off the graph around each row."""
@@ -77,7 +82,18 @@ class Scorer:
         conf = confidence_of(probs, pred)
         added = calibrated_columns(batch, self.layout, self.classes, probs, pred, conf, where)
         made = with_columns(batch, added, () if self.keep_scores else self.layout.scores)
-        return made, Profile.of(conf, pred, len(self.classes))
+        profile = Profile.of(conf, pred, len(self.classes))
+        if self.sampled is None:
+            return made, profile
+        name = Path(where).name.encode()
+        return made, profile.with_sample(partial(self._sample_values, probs), (zlib.crc32(name), first_row))
+
+    def _sample_values(self, probs: Array, rows: Array) -> Array:
+        """What `watch` compares of these rows of probabilities (C, n), as it reads them from the scored table."""
+        part = probs[:, rows].T.astype(np.float64)
+        if self.layout.form == "top-label":
+            part = winners_alone(torch.from_numpy(part).log()).exp().numpy()
+        return sample_values(part, self.sampled or ())
 
     def logits(self, batch: pa.RecordBatch | pa.Table, where: str | Path, first_row: int) -> Any:
         """C columns (n,) of logits."""

@@ -23,7 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 from graphcal.files import atomic_file, check_writable, write_atomically
-from graphcal.persist import restore
+from graphcal.metrics.references import compare_with
+from graphcal.persist import find_reference, restore
 from graphcal.tables.contexts import GraphFiles, Progress, TableContext, edges_context
 from graphcal.tables.execution import made_ahead, run_jobs
 from graphcal.tables.exporting import parquet_writer
@@ -78,8 +79,11 @@ def score(
     )
     if files.check is not None:
         files.check(sample.schema, files.shards[0], bool(fitted.classes))
+    reference = find_reference(calibrator) or {}
     scorer = replace(
-        scorer_of(calibration, sample, files.shards[0], kind or files.kind, given), keep_scores=keep_scores
+        scorer_of(calibration, sample, files.shards[0], kind or files.kind, given),
+        keep_scores=keep_scores,
+        sampled=tuple(reference["sample"]["classes"]) if "sample" in reference else None,
     )
     if scorer.layout.form == "long":
         jobs = jobs_of(files, out, whole=True)
@@ -101,7 +105,7 @@ def score(
             found.append(result)
             if progress:
                 progress("scoring", len(found), len(jobs))
-    summary = summarised(fitted.profile, found, len(scorer.classes))
+    summary = summarised(fitted.profile, found, scorer.classes, reference)
     notes = notes_on(scorer, fitted, edges is not None, train_ids is not None)
     if removed := remove_stale(out, jobs, predictions):
         notes.append(f"removed {removed:,} scored file{'s' * (removed > 1)} whose rows {predictions} no longer has")
@@ -152,10 +156,12 @@ def context_of(
     return edges_context(graph, out, key, workers, progress)
 
 
-def summarised(at_fit: Profile | None, found: Sequence[Mapping[str, Any]], classes: int) -> dict[str, Any]:
+def summarised(
+    at_fit: Profile | None, found: Sequence[Mapping[str, Any]], classes: Sequence[str], reference: Mapping[str, Any]
+) -> dict[str, Any]:
     """Rows, their profile, and how far they are from those of the fit."""
     profile = sum(
-        (Profile.from_dict(one["profile"]) for one in found), Profile(np.zeros(20, int), np.zeros(classes, int))
+        (Profile.from_dict(one["profile"]) for one in found), Profile(np.zeros(20, int), np.zeros(len(classes), int))
     )
     summary = {
         "rows": int(sum(one["rows"] for one in found)),
@@ -164,7 +170,9 @@ def summarised(at_fit: Profile | None, found: Sequence[Mapping[str, Any]], class
         "profile": profile.to_dict(),
     }
     if at_fit is not None:
-        summary["drift"] = drift(at_fit, profile)
+        sample = profile.sample
+        comparison = None if sample is None else compare_with(reference, sample[:, 1:], names=classes)
+        summary["drift"] = drift(at_fit, profile, comparison)
     return summary
 
 
@@ -184,7 +192,7 @@ def score_job(
                 )
                 writer.write_batch(scored)
                 profile, rows = profile + seen, rows + scored.num_rows
-            result = {"rows": rows, "profile": profile.to_dict(), "kept": 0}
+            result = {"rows": rows, "profile": profile.to_dict(sample=True), "kept": 0}
             writer = writer or parquet_writer(file.name, remembering(empty, scorer.classes, scorer.layout.roles))
             writer.add_key_value_metadata({"graphcal": json.dumps({**job.record, **result})})
             writer.close()

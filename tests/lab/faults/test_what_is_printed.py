@@ -94,6 +94,20 @@ def test_a_notebook_escapes_what_a_record_says() -> None:
     assert shown.count("&lt;img src=x") >= 2
 
 
+def test_a_decision_escapes_the_name_of_its_class() -> None:
+    import torch
+
+    import graphcal as gc
+
+    evil = "<img src=x onerror=alert(1)>"
+    log_probs = torch.tensor([[0.05, 0.95], [0.9, 0.1]]).log().repeat(500, 1)
+    y, certify = log_probs.argmax(1), torch.arange(1000) % 4 < 2
+    decision = gc.decide(log_probs, y, certify=certify, positive=evil, names=["fine", evil])
+    assert decision.num_approved == 250
+    assert "<img" not in decision._repr_html_()
+    assert "&lt;img" in decision._repr_html_()
+
+
 def test_latex_prints_every_mark() -> None:
     assert _escaped("a_b 5 % & #1 $x$ {y}") == r"a\_b 5 \% \& \#1 \$x\$ \{y\}"
     assert _escaped("\\input{x}~^\n") == r"\textbackslash{}input\{x\}\textasciitilde{}\textasciicircum{}"
