@@ -77,9 +77,13 @@ class LazyTensor:
 
     def __get__(self, out: Any, owner: type | None = None) -> Tensor | None:
         value = None if out is None else out.__dict__[self.name]  # None: the default of the field
-        if callable(value):
-            value = out.__dict__[self.name] = value()
-        return None if value is None else as_float(value).to(out.logits.dtype).detach()
+        value = value() if callable(value) else value
+        if value is None:
+            return None
+        if value.dtype != out.logits.dtype or value.requires_grad:
+            value = value.to(out.logits.dtype).detach()
+        out.__dict__[self.name] = value
+        return value
 
     def __set__(self, out: Any, value: Tensor | Callable[[], Tensor | None] | None) -> None:
         out.__dict__[self.name] = value
@@ -162,7 +166,7 @@ class Outputs:
         for make in (lambda: self.hidden, rerun) if self.final is not None else ():
             h = make()
             if h is not None and h.shape[1] == self.final.weight.shape[1]:
-                h = h.detach().to(self.logits)
+                h = h.to(self.logits)
                 gap = h @ self.final.weight.T + self.final.bias - self.logits
                 if gap.abs().max() <= 1e-4 * self.logits.abs().max():
                     return h

@@ -32,16 +32,15 @@ class Read:
 
         Of a model that answers for the first of its ``num_nodes`` nodes alone, the rows of these.
         """
-        inputs: list[Tensor] = []
-        for call in self.calls:
-            x = call.input[0] if call.input.dim() == 3 and len(call.input) == 1 else call.input
-            if x.dim() == 2 and len(x) in (len(self.logits), num_nodes) and not any(x is other for other in inputs):
-                inputs.append(x)
         if not self.calls:
             return "no linear map was seen in its forward pass"
-        if not inputs:
-            return f"its last linear map reads {tuple(self.calls[-1].input.shape)}, not a row for each node"
-        rows = [x if len(x) == len(self.logits) else x[: len(self.logits)] for x in inputs]
+        num_rows = self.logits.shape[0]  # not len(), which torch.export would fix
+        inputs = list({id(call.input): call.input for call in self.calls}.values())  # a tensor may enter several maps
+        rows = [x[0] if x.dim() == 3 and x.shape[0] == 1 else x for x in inputs]  # the replica axis of `graphcal.models`
+        rows = [x for x in rows if x.dim() == 2 and x.shape[0] in (num_rows, num_nodes)]
+        if not rows:
+            return f"its last linear map reads {tuple(inputs[-1].shape)}, not a row for each node"
+        rows = [x if x.shape[0] == num_rows else x[:num_rows] for x in rows]
         return torch.cat(rows, 1) if len(rows) > 1 else rows[0]
 
 
