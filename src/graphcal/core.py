@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
@@ -64,6 +65,29 @@ class ModelHandle(Protocol):
     def logits(self, edge_weight: Tensor | None = None, dropout: Generator | None = None) -> Tensor:
         """Logits (N, C) with weights (E,) on the edges, or with the model's dropout drawn from a generator."""
 
+    def final_representation(self) -> Tensor | None:
+        """h (N, D) with logits = h @ weight.T + bias, where it can be had by further passes."""
+
+
+class LazyTensor:
+    """A field that holds a tensor, or a function that makes it when it is first read."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, out: Any, owner: type | None = None) -> Tensor | None:
+        value = None if out is None else out.__dict__[self.name]  # None: the default of the field
+        value = value() if callable(value) else value
+        if value is None:
+            return None
+        if value.dtype != out.logits.dtype or value.requires_grad:
+            value = value.to(out.logits.dtype).detach()
+        out.__dict__[self.name] = value
+        return value
+
+    def __set__(self, out: Any, value: Tensor | Callable[[], Tensor | None] | None) -> None:
+        out.__dict__[self.name] = value
+
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
@@ -84,14 +108,12 @@ class Outputs:
     logits: Tensor  # (N, C)
     graph: Data  # edge_index, y, train_mask, val_mask, test_mask; x for calibrators that read features
     final: FinalLayer | None = None  # absent when only logits are known; SCAR then refuses, clearly
-    hidden: Tensor | None = None  # (N, D) h^(K): logits = hidden @ final.weight.T + final.bias
+    hidden: LazyTensor = LazyTensor()  # (N, D) that enters the final linear map in the forward pass; may be a function
     model: ModelHandle | None = None  # filled by `train`; absent when only numbers are known
 
     def __post_init__(self) -> None:
         check_logits(self.logits)
         object.__setattr__(self, "logits", as_float(self.logits).detach())  # a frozen view: no gradient goes through it
-        if self.hidden is not None:
-            object.__setattr__(self, "hidden", as_float(self.hidden).to(self.logits.dtype).detach())
         object.__setattr__(self, "graph", tidied(self.graph, self.num_nodes))
         check_graph(self.graph, *self.logits.shape)
         if self.final is not None and len(self.final.weight) != self.num_classes:
@@ -133,6 +155,23 @@ class Outputs:
         """(N,) the class of the largest logit."""
         return self.logits.argmax(-1)
 
+    @cached_property
+    def final_representation(self) -> Tensor | None:
+        """h (N, D) with logits = h @ final.weight.T + final.bias; None where it is not known.
+
+        `hidden` where nothing follows the final linear map. Else (GCN, GAT) the model runs again, 2 + D / C times if it was
+        observed. What does not give the logits back is not returned.
+        """
+        rerun = getattr(self.model, "final_representation", lambda: None)
+        for make in (lambda: self.hidden, rerun) if self.final is not None else ():
+            h = make()
+            if h is not None and h.shape[1] == self.final.weight.shape[1]:
+                h = h.to(self.logits)
+                gap = h @ self.final.weight.T + self.final.bias - self.logits
+                if gap.abs().max() <= 1e-4 * self.logits.abs().max():
+                    return h
+        return None
+
     def rerun(self, needed_by: str, edge_weight: Tensor | None = None, dropout: Generator | None = None) -> Tensor:
         """Logits (N, C) of one more pass of the model (see `ModelHandle`); ``needed_by`` names who asks, for the error.
 
@@ -156,7 +195,7 @@ class Outputs:
             self.logits.to(target),
             self.graph.clone().to(target) if moved else self.graph,
             None if self.final is None else self.final.to(target),
-            None if self.hidden is None else self.hidden.to(target),
+            lambda: None if self.hidden is None else self.hidden.to(target),
             None if moved else self.model,
         )
 

@@ -21,9 +21,8 @@ from torch_geometric.data import Data
 
 from graphcal.core import Calibration
 from graphcal.graphs import Structure, simple_edges
-from graphcal.observation.calls import picked
-from graphcal.observation.seen_models import as_columns, two_columns
-from graphcal.observation.watching import ENDINGS, watched
+from graphcal.observation import logits_and_hidden
+from graphcal.observation.calls import Call
 
 
 class Exportable(nn.Module):
@@ -43,12 +42,7 @@ class Exportable(nn.Module):
         self, x: Tensor, edge_index: Tensor, train_mask: Tensor | None = None, edge_weight: Tensor | None = None
     ) -> Tensor:
         weights = {} if edge_weight is None else {"edge_weight": edge_weight}
-        name = type(self.model).__name__
-        output, watch = watched(lambda: picked(self.model(x, edge_index, **weights), self._pick, name))
-        for kind, given, result in zip(watch.kinds, watch.inputs, watch.outputs):
-            if result is output and kind in ENDINGS:
-                output = given
-        logits = two_columns(as_columns(output.float()))
+        logits = logits_and_hidden(self.model, Call((x, edge_index), weights), self._pick, traced=True).logits
         if not self.calibration.reads_graph:
             return self.calibration.from_context(logits, logits[:, :0])
         if train_mask is None:

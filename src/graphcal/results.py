@@ -201,7 +201,7 @@ def name_changes(graph: Data, methods: dict[str, Any]) -> None:
 def explain_changes(study: Study, methods: dict[str, Any]) -> None:
     """Add to the nodes that changed most why they have their confidence, in the first seed (Eq. 8 of the SCAR paper)."""
     out = study.outputs[0]
-    if out.final is None or out.hidden is None:
+    if out.final is None or out.final_representation is None:
         return
     for name, method in methods.items():
         changed = method.get("changed", [])

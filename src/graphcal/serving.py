@@ -29,17 +29,14 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphcal.checks import as_float, check_mask, normalisation_of
+from graphcal.checks import check_mask
 from graphcal.context_tables import is_sampled, rows_of
 from graphcal.core import Calibration, Outputs
 from graphcal.exporting import Exportable
 from graphcal.graphs import node_keys, recognised_nodes, without_autocast
-from graphcal.observation import Pick, observe
-from graphcal.observation.calls import Call, evaluating, picked, signature_of, unwrapped, weighted_call
-from graphcal.observation.endings import logits_of
-from graphcal.observation.graph_views import graph_of_call
-from graphcal.observation.seen_models import SeenModel, two_columns
-from graphcal.observation.watching import WatchedPass, watched
+from graphcal.observation import ForwardPass, Pick, logits_and_hidden, observe
+from graphcal.observation.calls import Call, evaluating, signature_of, unwrapped
+from graphcal.observation.graph_inputs import graph_of_call
 
 USER = 6  # frames from a method that `_calibrated` calls to the line that called the model
 
@@ -104,11 +101,12 @@ class CalibratedModel(nn.Module):
         n_id = kwargs.pop("n_id", None) if "n_id" not in signature_of(self.model) else None
         call = Call(args, kwargs)
         with nullcontext() if self.training else evaluating(self.model):
-            logits, model = self._logits(call)
-        with without_autocast(logits.device):
-            return self._calibrated(call, logits, model, n_id)
+            seen = logits_and_hidden(self.model, call, self._pick, self._node_type, hidden=False)
+        with without_autocast(seen.logits.device):
+            return self._calibrated(call, seen, n_id)
 
-    def _calibrated(self, call: Call, logits: Tensor, model: SeenModel, n_id: Any) -> Tensor:
+    def _calibrated(self, call: Call, seen: ForwardPass, n_id: Any) -> Tensor:
+        logits = seen.logits
         if not self.calibration.reads_graph:
             self._check_classes(logits)
             return self.calibration.from_context(logits, logits.new_empty(len(logits), 0))
@@ -120,7 +118,7 @@ class CalibratedModel(nn.Module):
         graph.num_nodes = len(logits)
         self._recall_training_nodes(graph)
         with nullcontext() if self._by_context else torch.no_grad():
-            log_probs: Tensor = self.calibration(self._outputs(logits, graph, model, call))
+            log_probs: Tensor = self.calibration(self._outputs(seen, graph, call))
         return log_probs
 
     def exportable(self) -> Exportable:
@@ -139,29 +137,6 @@ class CalibratedModel(nn.Module):
     @property
     def _by_context(self) -> bool:
         return type(self.calibration).from_context is not Calibration.from_context
-
-    def _logits(self, call: Call) -> tuple[Tensor, SeenModel]:
-        """Logits (N, C), and the model to be run again for calibrations that do."""
-        inner = unwrapped(self.model)
-        name = type(inner).__name__
-
-        def run(edge_weight: Tensor | None, model: nn.Module = inner) -> Tensor:
-            given = call if edge_weight is None else weighted_call(call, edge_weight)
-            output = model(*given.args, **given.kwargs)
-            if self._pick is None and isinstance(output, dict) and self._node_type in output:
-                output = output[self._node_type]
-            return as_float(picked(output, self._pick, name))
-
-        if (
-            self.model is not inner
-        ):  # a compiled model is run as it is; its softmax, if it ends in one, is seen in the other
-            output = run(None, self.model)
-            logits, _ = logits_of(output, WatchedPass(), name)
-            if logits is output and normalisation_of(two_columns(logits)) is None:
-                return two_columns(as_float(logits)), SeenModel(inner, run, WatchedPass(), None)
-        output, watch = watched(lambda: run(None))
-        logits, ending = logits_of(output, watch, name)
-        return two_columns(as_float(logits)), SeenModel(inner, run, watch, ending)
 
     def _graph(self, call: Call) -> Data:
         graph = self._as_graph(*call.args, **call.kwargs) if self._as_graph else None
@@ -211,10 +186,11 @@ class CalibratedModel(nn.Module):
             stacklevel=USER + 1,
         )
 
-    def _outputs(self, logits: Tensor, graph: Data, model: SeenModel, call: Call) -> Outputs:
-        if not self.calibration.reads_hidden:
-            return Outputs(logits, graph, model=replace(model, edge_index=graph.get("edge_index")))
-        return observe(self.model, graph, call=lambda module, _: module(*call.args, **call.kwargs), pick=self._pick)
+    def _outputs(self, seen: ForwardPass, graph: Data, call: Call) -> Outputs:
+        if self.calibration.reads_hidden:  # and the final layer
+            return observe(self.model, graph, call=lambda module, _: module(*call.args, **call.kwargs), pick=self._pick)
+        model = replace(seen.model, edge_index=graph.get("edge_index"))
+        return Outputs(seen.logits, graph, None, lambda: seen.hidden, model)
 
     def _without_neighbourhoods(self, logits: Tensor, graph: Data) -> Tensor:
         """With rows of the table, or of NaN, for what the calibration reads off the graph."""

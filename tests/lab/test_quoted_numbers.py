@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from markdown_tables import tables
 
 ROOT = Path(__file__).parents[2]

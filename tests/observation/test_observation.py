@@ -47,7 +47,7 @@ def build(name: str) -> nn.Module:
 def literal_eq10(out: Outputs, alpha: float, beta: float) -> torch.Tensor:
     """Eq. 10 as printed: move representations, then apply the last layer again."""
     facts = gc.structure(out.graph)
-    weight, hidden = out.final.weight, out.hidden
+    weight, hidden = out.final.weight, out.final_representation
     moved = hidden.clone()
     for n in range(out.num_nodes):
         if facts.train_mask[n]:
@@ -62,7 +62,7 @@ def test_the_layer_found_produces_the_logits(name, graph):
     model = build(name)
     out = observe(model, graph)
     assert torch.allclose(out.logits, model(graph.x, graph.edge_index), atol=1e-6)
-    assert torch.allclose(out.hidden @ out.final.weight.T + out.final.bias, out.logits, atol=1e-5)
+    assert torch.allclose(out.final_representation @ out.final.weight.T + out.final.bias, out.logits, atol=1e-5)
     assert torch.allclose(out.final.gram, out.final.weight @ out.final.weight.T, atol=1e-5)
 
 
@@ -129,4 +129,4 @@ def test_gcnconv_with_cache_and_edge_weight(graph):
             return self.conv(x, edge_index, torch.full((edge_index.shape[1],), 0.3))
 
     out = observe(Weighted(), graph)
-    assert torch.allclose(out.hidden @ out.final.weight.T + out.final.bias, out.logits, atol=1e-5)
+    assert torch.allclose(out.final_representation @ out.final.weight.T + out.final.bias, out.logits, atol=1e-5)

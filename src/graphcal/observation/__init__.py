@@ -1,11 +1,11 @@
-"""Run a trained model once and see its logits, its final layer and what goes into that layer.
+"""Run a trained model and read its logits, its final layer and the representation that enters it.
 
-    arguments   by the names in the model's signature                                   `calls`
-    logits      the output, or what its closing log_softmax, softmax or sigmoid was given `endings`
-    final layer found by trying and proved numerically, for any architecture             `heads`
-    by parts    layer by layer or batch by batch, for graphs too large for one pass      `batches`
+    arguments     by the names in the model's signature                                       `calls`
+    logits        the output, or the input of its closing log_softmax, softmax or sigmoid     `output_activation`
+    final layer   the last linear maps seen in the pass, proved by one more pass at most      `recorder`, `final_layer`
+    by parts      layer by layer or batch by batch, for graphs too large for one pass         `batches`
 
-What cannot be proved is not claimed: then the outputs hold logits only, and a warning says which calibrators work on those.
+Where no final layer can be proved, the outputs hold logits without one, and a warning says so.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -21,16 +22,16 @@ from torch import Tensor, nn
 from torch_geometric.data import Data, HeteroData
 
 from graphcal.checks import as_float, check_logits, normalisation_of
-from graphcal.core import FinalLayer, ModelHandle, Outputs
-from graphcal.observation.batches import OnePass, by_batches, by_layers
-from graphcal.observation.calls import called, evaluating, picked, unwrapped
-from graphcal.observation.endings import logits_of, two_classes
-from graphcal.observation.graph_views import plain_graph, type_of
-from graphcal.observation.heads import Head, close, find_head
-from graphcal.observation.seen_models import SeenModel, in_single_precision
-from graphcal.observation.watching import watched
+from graphcal.core import FinalLayer, Outputs
+from graphcal.observation.batches import by_batches, by_layers
+from graphcal.observation.calls import Call, called, evaluating, picked, unwrapped, weighted_call, weighted_data
+from graphcal.observation.final_layer import search
+from graphcal.observation.graph_inputs import homogeneous, type_of
+from graphcal.observation.handle import ObservedModel, in_single_precision
+from graphcal.observation.output_activation import Read, read_logits, read_traced, two_columns
+from graphcal.observation.recorder import Recorder
 
-__all__ = ["observe"]
+__all__ = ["logits_and_hidden", "observe"]
 
 Pick = str | int | Callable[[Any], Tensor]
 
@@ -46,12 +47,15 @@ def observe(
     layerwise: bool = False,
     loader: Iterable[Data] | None = None,
 ) -> Outputs:
-    """One forward pass of any torch module: logits, final layer and final representation.
+    """Run any torch module once or twice: logits, final layer and the representation that enters it.
 
     The model is called with what its signature names (``x``, ``edge_index``, ``edge_weight``, ``adj_t``, ``data`` …);
     ``call=lambda model, data: …`` serves any other. Of several tensors that it returns, ``pick`` names the logits. ``final``
     names the last layer (a module, or its dotted name) where several could be it, and makes it an error if it is not. In a
     `HeteroData`, ``node_type`` are the nodes that get a class. One logit for two classes becomes two.
+
+    The second pass proves the final layer where something follows it (a propagation, attention). A final layer that is not
+    seen in the pass is searched for with changed weights; a warning says how many passes that took.
 
     A graph too large for one pass (`batches`): ``layerwise=True`` gives the same logits, computed by parts; ``loader`` gives
     those of each batch's seeds, as the model says them where it is served by batches.
@@ -62,105 +66,164 @@ def observe(
     >>> gc.observe(GCN(data.num_features, 16, 2, 5), data)
     Outputs(500 nodes, 5 classes, final layer known)
     """
+    inner = in_single_precision(unwrapped(model))
     if layerwise or loader is not None:
         see = partial(observe, model, final=final, call=call, pick=pick, node_type=node_type)
-        one_pass = OnePass(in_single_precision(unwrapped(model)), call, pick)
-        return (
-            by_layers(model, data, see, one_pass) if loader is None else by_batches(model, loader, data, see, one_pass)
-        )
+
+        def record(graph: Data) -> Read:
+            with torch.no_grad(), evaluating(inner):
+                return ObservedModel(inner, _runner(inner, graph, call, pick, None)).record()[0]
+
+        return by_layers(inner, data, see, record) if loader is None else by_batches(inner, loader, data, see, record)
     if data is None:
         raise ValueError("observe needs a graph: observe(model, data), or observe(model, loader=...)")
-    inner, graph = in_single_precision(unwrapped(model)), plain_graph(data, node_type)
-    data = _as_precise_as(inner, data)
+    graph, data = homogeneous(data, node_type), _as_precise_as(inner, data)
+    if hasattr(inner, "on") and final is None and call is None:  # a model of `graphcal.lab.train`
+        return inner.on(data).outputs(graph)  # type: ignore[operator, no-any-return]
     if isinstance(data, HeteroData):
         node_type = type_of(data, node_type)
-
-    def run(edge_weight: Tensor | None) -> Tensor:
-        given = data if edge_weight is None else _weighted(data, edge_weight)
-        output = call(inner, given) if call is not None else called(inner, given)
-        if pick is None and isinstance(output, Mapping) and node_type in output:
-            output = output[node_type]
-        return as_float(picked(output, pick, type(inner).__name__))
-
+    handle = ObservedModel(inner, _runner(inner, data, call, pick, node_type), graph.get("edge_index"))
     with torch.no_grad(), evaluating(inner):
-        layers = _Linears(inner)
-        with layers:
-            output, watch = watched(lambda: run(None))
-        logits, ending = logits_of(output, watch, type(inner).__name__)
-        seen = SeenModel(inner, run, watch, ending, graph.get("edge_index"))
-        head = _head(inner, data, final, call is not None, logits, layers, seen)
-    handle: ModelHandle = inner.on(graph) if _is_our_own(inner) else seen  # type: ignore[operator]
-    if isinstance(head, str):
-        _warn_of_logits_only(type(inner).__name__, head)
-        head = None
-    if logits.shape[1] == 1:
-        logits, head = two_classes(logits, head)
-    return Outputs(
-        logits.detach(), graph, None if head is None else head.final, None if head is None else head.hidden, handle
-    )
+        read, pass_record = handle.record(keep_gates=True)
+        layer = _final_layer(handle, read, pass_record, final)
+    if layer is not None and read.logits.shape[1] == 1:  # one logit z as (0, z): a row of zeros
+        layer = FinalLayer(*(torch.cat([torch.zeros_like(part), part]) for part in (layer.weight, layer.bias)))
+    return Outputs(two_columns(read.logits).detach(), graph, layer, lambda: _tensor(read.hidden()), handle)
 
 
-def _head(
+@dataclass(frozen=True, eq=False)
+class ForwardPass:
+    """Logits (N, C) of a call, and what else was seen in it; ``model`` runs it again."""
+
+    logits: Tensor
+    model: ObservedModel
+    read: Read | None = None
+
+    @cached_property
+    def hidden(self) -> Tensor | None:
+        """The representation (N, D) that enters the final linear map, as in `Outputs.hidden`; None where it was not seen."""
+        return self.hidden_of(None)
+
+    def hidden_of(self, num_nodes: int | None) -> Tensor | None:
+        """The same where the model answers for the first of its ``num_nodes`` nodes alone."""
+        return None if self.read is None else _tensor(self.read.hidden(num_nodes))
+
+    @property
+    def why_not(self) -> str:
+        """Why there is no hidden representation."""
+        reason = "a compiled model does not show it" if self.read is None else self.read.hidden()
+        return reason if isinstance(reason, str) else ""
+
+
+def logits_and_hidden(
     model: nn.Module,
-    data: Any,
-    final: str | nn.Module | None,
-    own_call: bool,
-    logits: Tensor,
-    layers: _Linears,
-    seen: SeenModel,
-) -> Head | str | None:
-    """The final layer; None when the model itself says that there is none, a reason when none is found."""
+    call: Call,
+    pick: Pick | None = None,
+    node_type: str | None = None,
+    *,
+    hidden: bool = True,
+    traced: bool = False,
+) -> ForwardPass:
+    """Run a model once, as its modes are, and read its logits and the representation that enters its final linear map.
+
+    ``traced`` is for ``torch.export``: no look at values. A compiled model runs as it is compiled with ``hidden=False``, and
+    uncompiled otherwise: what is compiled cannot be seen.
+
+    >>> import graphcal as gc
+    >>> from torch_geometric.nn.models import GCN
+    >>> data = gc.lab.synthetic(500, seed=0)
+    >>> seen = logits_and_hidden(GCN(data.num_features, 16, 2, 5).eval(), Call((data.x, data.edge_index), {}))
+    >>> seen.logits.shape, seen.hidden.shape
+    (torch.Size([500, 5]), torch.Size([500, 16]))
+    """
+    inner = unwrapped(model)
+    name = type(inner).__name__
+
+    def run(edge_weight: Tensor | None, module: nn.Module = inner) -> Tensor:
+        given = call if edge_weight is None else weighted_call(call, edge_weight)
+        return _logits_among(module(*given.args, **given.kwargs), pick, node_type, name)
+
+    handle = ObservedModel(inner, run)
+    if model is not inner and not hidden:
+        output = run(None, model)
+        read = read_logits(output, Recorder(), name)
+        if read.exact and normalisation_of(two_columns(read.logits)) is None:
+            return ForwardPass(two_columns(as_float(read.logits)), handle)
+    if traced:
+        with Recorder() as record:
+            output = run(None)
+        read = read_traced(output, record)
+    else:
+        read, _ = handle.record()
+    return ForwardPass(two_columns(as_float(read.logits)), handle, read)
+
+
+def _runner(
+    model: nn.Module, data: Any, call: Any, pick: Any, node_type: str | None
+) -> Callable[[Tensor | None], Tensor]:
+    def run(edge_weight: Tensor | None) -> Tensor:
+        given = data if edge_weight is None else weighted_data(data, edge_weight)
+        output = call(model, given) if call is not None else called(model, given)
+        return _logits_among(output, pick, node_type, type(model).__name__)
+
+    return run
+
+
+def _logits_among(output: Any, pick: Pick | None, node_type: str | None, name: str) -> Tensor:
+    if pick is None and isinstance(output, Mapping) and node_type in output:
+        output = output[node_type]
+    return as_float(picked(output, pick, name))
+
+
+def _tensor(hidden: Tensor | str) -> Tensor | None:
+    return None if isinstance(hidden, str) else as_float(hidden)
+
+
+def _final_layer(
+    handle: ObservedModel, read: Read, record: Recorder, final: str | nn.Module | None
+) -> FinalLayer | None:
+    """The final layer as seen in the pass, or searched for; None, with a warning, where there is none."""
+    model, logits = handle.model, read.logits
+    name = type(model).__name__
     if logits.shape[1] > 1:
         check_logits(logits)
-    if _is_our_own(model) and final is None and not own_call:
-        known = model.final_representation(data.x, data.edge_index)  # type: ignore[operator]
-        return None if known is None else Head(known[1], known[0].detach())
     module = model.get_submodule(final) if isinstance(final, str) else final
-    known = layers.ending_in(logits, module)
-    if known is not None:
-        return known
-    head: Head | str = "it ends in a softmax or sigmoid that was not recognised, through which no layer can be seen"
-    if torch.equal(seen.with_parameters({}), logits) or (logits.shape[1] > 1 and normalisation_of(logits) is None):
-        head = find_head(seen.with_parameters, (model if module is None else module).parameters(), logits)
-    if isinstance(head, str) and module is not None:
-        raise ValueError(
-            f"final={final!r} is not the final layer of {type(model).__name__}: {head}. Leave it out to have the layer "
-            "searched for, or use Outputs.from_logits(logits, data) for calibrators that need only logits"
+    if not read.exact:
+        layer: FinalLayer | str = "it ends in a softmax or sigmoid that was not recognised"
+    else:
+        seen = handle.confirm(read, record)
+        if seen is not None and (module is None or _is_in(module, read)):
+            return seen.final
+        layer = search(
+            lambda values: handle.repeat(record, parameters=values),
+            (model if module is None else module).parameters(),
+            logits,
         )
-    return head
+    if isinstance(layer, FinalLayer):
+        warnings.warn(
+            f"the final layer of {name} was not seen in one forward pass: a search with changed weights found it in "
+            f"{handle.passes}. Name the layer (final=...) to search there alone",
+            stacklevel=3,
+        )
+        return layer
+    if module is not None:
+        raise ValueError(
+            f"final={final!r} is not the final layer of {name}: {layer}. Leave it out to have the layer searched for, or use "
+            "Outputs.from_logits(logits, data) for calibrators that need only logits"
+        )
+    warnings.warn(
+        f"no final layer was found in {name} (forward passes: {handle.passes}): {layer}. Calibrators that read logits alone "
+        "still work (`graphcal methods`); for SCAR name the layer (final=...), or use "
+        "Outputs.from_logits(logits, data, weight, bias)",
+        stacklevel=3,
+    )
+    return None
 
 
-def _is_our_own(model: nn.Module) -> bool:
-    return hasattr(model, "final_representation")
-
-
-class _Linears:
-    """The linear layers whose last output was the logits: then their input is the representation, without any search."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.calls: dict[nn.Module, tuple[Any, Any]] = {}
-        self._layers = [m for m in model.modules() if type(m).__name__ == "Linear" and hasattr(m, "weight")]
-        self._hooks: list[Any] = []
-
-    def __enter__(self) -> None:
-        def remember(module: nn.Module, args: Any, output: Any) -> None:
-            self.calls[module] = (args[0] if args else None, output)
-
-        self._hooks = [layer.register_forward_hook(remember) for layer in self._layers]
-
-    def __exit__(self, *_: object) -> None:
-        for hook in self._hooks:
-            hook.remove()
-
-    def ending_in(self, logits: Tensor, final: nn.Module | None) -> Head | None:
-        for layer, (given, output) in self.calls.items():
-            if final not in (None, layer) or not isinstance(given, Tensor) or given.dim() != 2:
-                continue
-            if isinstance(output, Tensor) and output.shape == logits.shape and torch.equal(output, logits):
-                known = FinalLayer.from_weight(layer.weight, layer.bias)  # type: ignore[arg-type]
-                if close(given @ known.weight.T + known.bias, logits, logits):
-                    return Head(known, given.detach())
-        return None
+def _is_in(module: nn.Module, read: Read) -> bool:
+    """All weights of the last linear maps are parameters of the module."""
+    memory = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+    return all(call.weight.untyped_storage().data_ptr() in memory for call in read.calls)
 
 
 def _as_precise_as(model: nn.Module, data: Any) -> Any:
@@ -169,23 +232,3 @@ def _as_precise_as(model: nn.Module, data: Any) -> Any:
     double = any(parameter.dtype == torch.float64 for parameter in model.parameters())
     wanted, others = (torch.float64, (*kinds, torch.float32)) if double else (torch.float32, kinds)
     return copy.copy(data).apply(lambda t: t.to(wanted) if t.dtype in others else t)
-
-
-def _weighted(data: Any, edge_weight: Tensor) -> Any:
-    if not isinstance(data, Data):
-        raise ValueError("weights on the edges are for graphs with one kind of nodes and edges")
-    given, own = copy.copy(data), data.get("edge_weight")
-    given.edge_weight = edge_weight if own is None else own.to(edge_weight) * edge_weight
-    return given
-
-
-def _warn_of_logits_only(name: str, reason: str) -> None:
-    from graphcal.methods import CALIBRATORS
-
-    cards = {key: CALIBRATORS[key].card for key in CALIBRATORS.own}  # type: ignore[attr-defined]
-    works = [key for key, card in cards.items() if not card.final_layer and not card.model]
-    warnings.warn(
-        f"no final layer was found in {name}: {reason}. Its logits are known, and these calibrators need no more: "
-        f"{', '.join(works)}. For SCAR name the layer (final=...), or use Outputs.from_logits(logits, data, weight, bias)",
-        stacklevel=3,
-    )

@@ -109,21 +109,24 @@ def call_of(model: nn.Module, data: Graph) -> Call:
     return Call(tuple(kwargs.pop(name) for name in positional), kwargs)
 
 
+def weighted_data(data: Any, edge_weight: Tensor) -> Data:
+    """The same graph with weights on its edges, times those it has."""
+    if not isinstance(data, Data):
+        raise ValueError("weights on the edges are for graphs with one kind of nodes and edges")
+    before, weighted = data.get("edge_weight"), copy.copy(data)
+    weighted.edge_weight = edge_weight if before is None else before.to(edge_weight) * edge_weight
+    return weighted
+
+
 def weighted_call(call: Call, edge_weight: Tensor) -> Call:
     """The same call with weights on the edges, times those it has."""
-
-    def weighted(data: Data) -> Data:
-        own = data.get("edge_weight")
-        given = copy.copy(data)
-        given.edge_weight = edge_weight if own is None else own.to(edge_weight) * edge_weight
-        return given
-
     if any(isinstance(value, Data) for value in (*call.args, *call.kwargs.values())):
-        args = tuple(weighted(value) if isinstance(value, Data) else value for value in call.args)
-        kwargs = {name: weighted(value) if isinstance(value, Data) else value for name, value in call.kwargs.items()}
-        return Call(args, kwargs)
-    own = call.kwargs.get("edge_weight")
-    return Call(call.args, {**call.kwargs, "edge_weight": edge_weight if own is None else own * edge_weight})
+        args = [weighted_data(value, edge_weight) if isinstance(value, Data) else value for value in call.args]
+        named = call.kwargs.items()
+        kwargs = {k: weighted_data(value, edge_weight) if isinstance(value, Data) else value for k, value in named}
+        return Call(tuple(args), kwargs)
+    before = call.kwargs.get("edge_weight")
+    return Call(call.args, {**call.kwargs, "edge_weight": edge_weight if before is None else before * edge_weight})
 
 
 def called(model: nn.Module, data: Graph) -> Any:

@@ -15,7 +15,8 @@ from graphcal.lab.models import BACKBONES, Backbone, ModelConfig, backbone_of, n
 from graphcal.lab.models.replicas import graph_input
 from graphcal.lab.training import published, train
 from graphcal.lab.training.losses import Targets, nll
-from graphcal.observation import observe
+from graphcal.observation import logits_and_hidden, observe
+from graphcal.observation.calls import Call
 
 NAMES = list(BACKBONES)
 SMALL = {"gcnii": {"layers": 6}}  # 64 layers add nothing to what is tested here but time
@@ -50,7 +51,7 @@ def test_outputs_have_the_right_shapes(name, graph):
     assert len(run.history.val_loss) == 8
     if out.final is not None:
         assert out.final.gram.shape == (4, 4)
-        rebuilt = out.hidden @ out.final.weight.T + out.final.bias
+        rebuilt = out.final_representation @ out.final.weight.T + out.final.bias
         assert torch.allclose(rebuilt, out.logits, atol=1e-5)
 
 
@@ -60,6 +61,12 @@ def test_observe_accepts_the_model_on_its_own_and_on_another_graph(name, graph):
     seen = observe(run.model, graph)
     assert torch.allclose(seen.logits, run.outputs.logits, atol=1e-6)
     assert (seen.final is None) == (run.outputs.final is None)
+    served = logits_and_hidden(run.model, Call((graph.x, graph.edge_index), {}))
+    if run.outputs.hidden is None:
+        assert served.hidden is None
+    else:
+        assert torch.equal(seen.hidden, run.outputs.hidden)
+        assert torch.equal(served.hidden, run.outputs.hidden)
     half = graph.subgraph(torch.arange(75))
     assert observe(run.model, half).logits.shape == (75, 4)
 
@@ -73,7 +80,7 @@ def test_the_logit_form_of_scar_equals_its_representation_form(name, graph):
     out = out.to(torch.float64)
     weight, bias, y = out.final.weight, out.final.bias, out.pred
     for w in (1e-3, 0.2, 1.0):
-        mixed = w * weight[y] + (1 - w) * out.hidden
+        mixed = w * weight[y] + (1 - w) * out.final_representation
         in_logits = out.logits + w * (out.final.gram[:, y].T + bias - out.logits)
         assert torch.allclose(mixed @ weight.T + bias, in_logits, atol=1e-5)
 

@@ -115,12 +115,12 @@ class SimCalib:
 def representation_of(out: Outputs, kind: str) -> Tensor:
     if kind == "logits":
         return out.logits
-    if out.hidden is None:
+    if out.final_representation is None:
         raise ValueError(
             "SimCalib measures distances in the final representation h, but only logits are known: use observe(model, data), or "
             "SimCalib(representation='logits')"
         )
-    return out.hidden
+    return out.final_representation
 
 
 def class_prototypes(out: Outputs, kind: str) -> tuple[Tensor, Tensor]:

@@ -94,7 +94,7 @@ def _train(base: TrainingGroup, path: Path, graphs: Graphs) -> None:
     tensors: dict[str, Tensor] = {}
     for number, run in enumerate(runs):
         out, model = run.outputs, _replicas(run)
-        kept = {"logits": out.logits, "hidden": out.hidden}
+        kept = {"logits": out.logits}
         if out.final is not None:
             kept |= {"weight": out.final.weight, "bias": out.final.bias}
         kept |= {f"state/{name}": value for name, value in model.state_dict().items()}
@@ -124,4 +124,5 @@ def _outputs(base: TrainingGroup, path: Path, number: int, graph: Data) -> Outpu
     state = {name[len("state/") :]: t for name, t in kept.items() if name.startswith("state/")}
     model = TrainedGNN.from_state(BACKBONES[base.backbone](**base.architecture), config, state)
     final = FinalLayer.from_weight(kept["weight"], kept["bias"]) if "weight" in kept else None
-    return Outputs(kept["logits"], graph, final, kept.get("hidden"), model.on(graph))
+    handle = model.on(graph)
+    return Outputs(kept["logits"], graph, final, handle.hidden, handle)

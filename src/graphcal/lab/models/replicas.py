@@ -23,6 +23,8 @@ from graphcal.lab.engine.dropout import Dropout
 from graphcal.lab.engine.operators import plain_adjacency
 from graphcal.lab.engine.receptive import GraphInput, ReceptiveField, full_graph
 from graphcal.lab.engine.reweight import EdgeWeightedModel
+from graphcal.observation.output_activation import read_traced
+from graphcal.observation.recorder import Recorder
 
 
 @dataclass(frozen=True)
@@ -130,10 +132,6 @@ class TrainedGNN(nn.Module):
         with torch.no_grad():
             return torch.stack([_logits(self.replicas, graph, seed, number) for number in range(passes)])
 
-    def final_representation(self, x: Tensor, edge_index: Tensor) -> tuple[Tensor, FinalLayer] | None:
-        """h^(K) and the last layer, logits = h @ weight.T + bias; None when the output is not linear in a last layer."""
-        return _final_representation(self.replicas, self._full_graph(x, edge_index))
-
     def on(self, data: Data, field: ReceptiveField | None = None) -> ModelOnGraph:
         """The model on a graph. The graph is prepared when first needed, unless its ``field`` is known already."""
         if field is not None:
@@ -161,12 +159,23 @@ class ModelOnGraph:
             return _logits(self.replicas, self.full_graph(), seed)
 
     def outputs(self, graph: Data) -> Outputs:
-        """Logits, last layer and h^(K), with this handle; ``graph`` is the same graph with its labels and masks."""
-        field = self.full_graph()
+        """Logits and last layer, with this handle; ``graph`` is the same graph with its labels and masks."""
         with torch.no_grad():
-            logits, seen = self.replicas(field)[0], _final_representation(self.replicas, field)
-        hidden, final = (None, None) if seen is None else seen
-        return Outputs(logits, graph, final, hidden, self)
+            logits = self.replicas(self.full_graph())[0]
+        return Outputs(logits, graph, self.replicas.final_layer(0), self.hidden, self)
+
+    def hidden(self) -> Tensor | None:
+        """The representation (N, D) that enters the last linear map, seen in one pass."""
+        with torch.no_grad(), Recorder() as record:
+            logits = self.replicas(self.full_graph())[0]
+        hidden = read_traced(logits, record).hidden()
+        return hidden if isinstance(hidden, Tensor) else None
+
+    def final_representation(self) -> Tensor | None:
+        """h^(K) (N, D) of the last layer, by one pass; None where the output is not linear in one."""
+        with torch.no_grad():
+            h = self.replicas.representation(self.full_graph())
+        return None if h is None else h[0]
 
     @cached_property
     def _edge_weighted(self) -> EdgeWeightedModel:
@@ -174,12 +183,6 @@ class ModelOnGraph:
         if normalisation is None:
             raise ValueError(f"{type(self.replicas).__name__} does not read weights on its edges")
         return EdgeWeightedModel(self.replicas, normalisation, self.full_graph, self.edge_index)
-
-
-def _final_representation(replicas: Replicas, field: ReceptiveField) -> tuple[Tensor, FinalLayer] | None:
-    """h^(K) (N, D) and the last layer of the first replica."""
-    hidden, final = replicas.representation(field), replicas.final_layer(0)
-    return None if hidden is None or final is None else (hidden[0], final)
 
 
 def _logits(replicas: Replicas, field: ReceptiveField, seed: int | None, number: int = 0) -> Tensor:

@@ -81,14 +81,12 @@ def stationarity(out: Outputs, weight_decay: float) -> Stationarity:
 
 
 def final_and_hidden(out: Outputs) -> tuple[FinalLayer, Tensor]:
-    """The final layer and the representation it reads; refused where either is missing."""
-    if out.final is None or out.hidden is None:
-        missing = [name for name, value in (("final.weight", out.final), ("hidden", out.hidden)) if value is None]
-        raise ValueError(
-            f"this needs the final layer's weight and the representation it reads, but Outputs has no "
-            f"{' and no '.join(missing)}: use observe(model, data) or train(...), which see both"
-        )
-    return out.final, out.hidden
+    """The final layer and h with logits = h @ weight.T + bias; refused where either is unknown."""
+    h = out.final_representation
+    if out.final is None or h is None:
+        missing = "final layer" if out.final is None else "representation h with logits = h @ weight.T + bias"
+        raise ValueError(f"Outputs has no {missing}. Use observe(model, data) or train(...).")
+    return out.final, h
 
 
 def training_errors(out: Outputs) -> tuple[Tensor, Tensor]:

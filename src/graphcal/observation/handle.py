@@ -1,4 +1,4 @@
-"""A model on one graph, to be run as often as needed: with other numbers in some parameters, weights on the edges, or dropout."""
+"""A model on one graph, to be run as often as needed: recorded, with changes, weights on the edges, or dropout."""
 
 from __future__ import annotations
 
@@ -14,46 +14,73 @@ from torch import Generator, Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from graphcal.observation.calls import evaluating
-from graphcal.observation.watching import WatchedPass, watched
+from graphcal.observation.final_layer import Confirmed, confirm
+from graphcal.observation.output_activation import Read, as_columns, read_logits, two_columns
+from graphcal.observation.recorder import Change, Recorder
 
 
-@dataclass(frozen=True, eq=False)
-class SeenModel:
-    """``run(edge_weight)`` calls the model; ``first`` is what was seen of its first pass; ``ending`` the softmax it ends in.
-
-    It is the `graphcal.core.ModelHandle` of an observed model.
-    """
+@dataclass(eq=False)
+class ObservedModel:
+    """The `graphcal.core.ModelHandle` of an observed model; ``run(edge_weight)`` calls it."""
 
     model: nn.Module
     run: Callable[[Tensor | None], Tensor]
-    first: WatchedPass
-    ending: int | None
     edge_index: Tensor | None = None
+    ending: int | None = None  # number of the closing activation
+    passes: int = 0  # so far
 
-    def with_parameters(self, values: Mapping[nn.Parameter, Tensor]) -> Tensor:
-        """Logits with these numbers in these parameters, the model's gates held as they were."""
-        with torch.no_grad(), replaced(values):
-            return self._logits(self.first)
+    def record(self, keep_gates: bool = False) -> tuple[Read, Recorder]:
+        """One pass with what was seen in it."""
+        with Recorder(keep_gates=keep_gates) as record:
+            output = self.run(None)
+        self.passes += 1
+        read = read_logits(output, record, type(self.model).__name__)
+        self.ending = read.ending
+        return read, record
+
+    def repeat(
+        self,
+        held: Recorder | None = None,
+        changes: Mapping[int, Change] | None = None,
+        parameters: Mapping[nn.Parameter, Tensor] | None = None,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        """Logits (N, C) of one more pass; `Recorder` explains ``held`` and ``changes``."""
+        with Recorder(held, changes) as record, replaced(parameters or {}):
+            output = self.run(edge_weight)
+        self.passes += 1
+        return as_columns(output if self.ending is None else record.activations[self.ending].input)
+
+    def confirm(self, read: Read, record: Recorder) -> Confirmed | None:
+        """The final layer, where it was seen in the recorded pass; at most one more pass."""
+        return confirm(read, lambda changes: self.repeat(record, changes), record.ordered)
+
+    def final_representation(self) -> Tensor | None:
+        """h (N, D) with logits = h @ weight.T + bias, by 2 + D / C passes; None where the layer was not seen in a pass."""
+        with torch.no_grad(), evaluating(self.model):
+            read, record = self.record(keep_gates=True)
+            layer = self.confirm(read, record)
+            return None if layer is None else layer.representation(lambda changes: self.repeat(record, changes))
 
     def logits(self, edge_weight: Tensor | None = None, dropout: Generator | None = None) -> Tensor:
-        """One more pass, with weights (E,) on the edges or with dropout."""
+        """Logits (N, C) of one more pass, with weights (E,) on the edges or with dropout."""
         if edge_weight is not None:
             return self._weighted(edge_weight)
         if dropout is not None:
             return self._dropped(dropout)
         with torch.no_grad(), evaluating(self.model):
-            return two_columns(self._logits())
+            return two_columns(self.repeat())
 
     @cached_property
     def reads_edge_weights(self) -> bool:
-        """Other weights on the edges give other logits."""
+        """Whether other weights on the edges give other logits."""
         edges = self.edge_index
         if edges is None:
             return False
         weights = torch.linspace(0.1, 1.0, edges.shape[1], device=edges.device)
         with torch.no_grad(), evaluating(self.model), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a model has no use for them
-            return not torch.equal(self._logits(edge_weight=weights), self._logits())
+            return not torch.equal(self.repeat(edge_weight=weights), self.repeat())
 
     def _weighted(self, edge_weight: Tensor) -> Tensor:
         if not self.reads_edge_weights:
@@ -61,7 +88,7 @@ class SeenModel:
                 f"{type(self.model).__name__} cannot be run with weights on its edges: its forward does not read edge_weight"
             )
         with evaluating(self.model), frozen(self.model):
-            return two_columns(self._logits(edge_weight=edge_weight))
+            return two_columns(self.repeat(edge_weight=edge_weight))
 
     def _dropped(self, generator: Generator) -> Tensor:
         """In training mode but for layers that keep running means, with torch's own numbers started from ``generator``."""
@@ -72,30 +99,16 @@ class SeenModel:
             for module in self.model.modules():
                 if isinstance(module, _NormBase):
                     module.eval()
-            drawn = self._logits()
+            drawn = self.repeat()
             self.model.eval()
-            if torch.equal(drawn, self._logits()):
+            if torch.equal(drawn, self.repeat()):
                 raise ValueError(f"{type(self.model).__name__} has no dropout: it says the same in training mode")
         return two_columns(drawn)
-
-    def _logits(self, replay: WatchedPass | None = None, edge_weight: Tensor | None = None) -> Tensor:
-        output, watch = watched(lambda: self.run(edge_weight), replay)
-        return as_columns(output if self.ending is None else watch.inputs[self.ending])
-
-
-def two_columns(logits: Tensor) -> Tensor:
-    """One logit z as (0, z)."""
-    return torch.cat([torch.zeros_like(logits), logits], 1) if logits.shape[1] == 1 else logits
-
-
-def as_columns(logits: Tensor) -> Tensor:
-    """(N,) as (N, 1)."""
-    return logits[:, None] if logits.dim() == 1 else logits
 
 
 @contextmanager
 def replaced(values: Mapping[nn.Parameter, Tensor]) -> Iterator[None]:
-    """Other numbers in these parameters, for a while."""
+    """Put other numbers in these parameters for a while."""
     before = {parameter: parameter.data for parameter in values}
     try:
         for parameter, value in values.items():
@@ -108,14 +121,14 @@ def replaced(values: Mapping[nn.Parameter, Tensor]) -> Iterator[None]:
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
-    """No parameter asks for a gradient, for a while."""
-    asked = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    """Let no parameter require a gradient for a while."""
+    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
     try:
-        for parameter in asked:
+        for parameter in learned:
             parameter.requires_grad_(False)
         yield
     finally:
-        for parameter in asked:
+        for parameter in learned:
             parameter.requires_grad_(True)
 
 

@@ -1,4 +1,4 @@
-"""The graph that a calibration reads, out of whatever a model was called with: a plain `Data` of the nodes that get a class."""
+"""Read the graph of the nodes that get a class off the inputs of a model: a plain `Data`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphcal.observation.calls import ALIASES, Call, unwrapped
 KEPT = ("x", "y", "train_mask", "val_mask", "test_mask", "class_names", "n_id", "input_id", "batch_size")
 
 
-def plain_graph(data: Data | HeteroData, node_type: str | None = None) -> Data:
+def homogeneous(data: Data | HeteroData, node_type: str | None = None) -> Data:
     """The graph of one node type: its features, labels and masks, and the edges among its nodes. A `Data` is that already."""
     if isinstance(data, Data):
         if data.get("edge_index") is None and data.get("adj_t") is not None:
@@ -23,9 +23,9 @@ def plain_graph(data: Data | HeteroData, node_type: str | None = None) -> Data:
         return data
     store = data[type_of(data, node_type)]
     graph = Data(**{key: store[key] for key in KEPT if key in store}, num_nodes=store.num_nodes)
-    own = [data[kind].edge_index for kind in data.edge_types if kind[0] == kind[2] == type_of(data, node_type)]
-    if own:
-        graph.edge_index = torch.cat([e if isinstance(e, Tensor) else edges_of(e) for e in own], 1)
+    edges = [data[kind].edge_index for kind in data.edge_types if kind[0] == kind[2] == type_of(data, node_type)]
+    if edges:
+        graph.edge_index = torch.cat([e if isinstance(e, Tensor) else edges_of(e) for e in edges], 1)
     return graph
 
 
@@ -64,7 +64,7 @@ def graph_of_call(model: nn.Module, call: Call, node_type: str | None = None) ->
     given: dict[str, Any] = {}
     for name, value in _bound(model, call).items():
         if isinstance(value, Data | HeteroData):
-            graph = plain_graph(value, node_type)
+            graph = homogeneous(value, node_type)
             return Data(**{k: v for k, v in graph.to_dict().items() if k != "y"})
         named = value if name in ("args", "kwargs") and isinstance(value, dict) else {name: value}
         given.update({ALIASES.get(key, key): tensor for key, tensor in named.items()})
@@ -98,11 +98,11 @@ def _graph_of_dicts(x: Any, edges: dict[Any, Tensor], node_type: str | None) -> 
         raise ValueError(
             f"the model was called with dicts: CalibratedModel(..., node_type=) one of {', '.join(map(str, types))}"
         )
-    own = [e for kind, e in edges.items() if kind[0] == kind[-1] == node_type]
+    among = [e for kind, e in edges.items() if kind[0] == kind[-1] == node_type]
     features = x.get(node_type) if isinstance(x, dict) else None
     graph = Data(x=features)
-    if own:
+    if among:
         graph.edge_index = torch.cat(
-            [e if isinstance(e, Tensor) and not is_adjacency(e) else edges_of(e) for e in own], 1
+            [e if isinstance(e, Tensor) and not is_adjacency(e) else edges_of(e) for e in among], 1
         )
     return graph
