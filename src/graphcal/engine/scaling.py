@@ -34,7 +34,7 @@ def keep_top(log_probs: Tensor, logits: Tensor) -> Tensor:
     """
     highest = log_probs.amax(0)
     gap = torch.finfo(log_probs.dtype).eps * (4 + highest.abs())  # (n,)
-    return torch.minimum(log_probs, highest + gap * (logits - logits.amax(0)).sign())
+    return torch.minimum(log_probs, (logits - logits.amax(0)).sign_().mul_(gap).add_(highest))
 
 
 def with_predictions(log_probs: Tensor, pred: Tensor) -> Tensor:
