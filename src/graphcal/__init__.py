@@ -30,8 +30,8 @@ _WHERE = {
     "export": "tables.exporting",
     "observe": "observation",
     "report": "reports",
-    "restore": "persist",
-    "save": "persist",
+    "restore": "saving",
+    "save": "saving",
     "structure": "graphs",
 }
 

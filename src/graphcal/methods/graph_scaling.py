@@ -33,13 +33,14 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
-from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes, training_set_of
-from graphcal.engine.graph_columns import FactUnits, Layout, centred, raw_facts, read_context
+from graphcal.core import Calibration, Needs, Outputs, fitted_on, fitting_nodes
+from graphcal.engine.graph_columns import FactUnits, Layout, centred, raw_facts, read_context, sums_context
 from graphcal.engine.node_order import fitting_order
 from graphcal.engine.scaling import mixture, pooled, with_predictions
 from graphcal.engine.threads import threads_for
-from graphcal.graphs import fingerprint, structure
+from graphcal.graphs import Columns, GraphSums, fingerprint, structure
 from graphcal.methods.card import Card
 from graphcal.methods.scar import centroid_logits
 from graphcal.methods.stacked_fit import BLOCKS, StackedFit, fit_stack
@@ -122,7 +123,7 @@ class GraphScaling:
         state: dict[str, Any] = {
             **_centroids(out, layout), "scale": scale, "centre": units.centre, "spread": units.spread, "low": units.low,
             "high": units.high, "alone_is_known": alone_is_known, "graph": graph, **_labels_state(labels, out),
-            "predictions": self.predictions, **fitted_on(out, on), **training_set_of(out),
+            "predictions": self.predictions, **fitted_on(out, on),
         }  # fmt: skip
         columns = _columns(layout, z[nodes], context, state)
         with threads_for(z[nodes].numel() * len(layout.of_training)):
@@ -188,7 +189,6 @@ class GraphScaled(Calibration):
     high: Tensor
     gram: Tensor  # (C, C), or (0, 0) where the final layer is not known
     bias: Tensor  # (C,)
-    train_keys: Tensor  # of the training nodes (graphcal.graphs)
     label_nodes: Tensor  # labelled nodes that neighbours are counted among, and their labels; empty otherwise
     label_values: Tensor
     graph: bool  # the edges were known
@@ -206,21 +206,32 @@ class GraphScaled(Calibration):
         return Layout(self.num_classes, len(self.gram) > 0, self.graph, self.reads_labels)
 
     @property
-    def reads_graph(self) -> bool:
-        return self.graph
+    def needs(self) -> Needs:  # type: ignore[override]
+        return Needs(edges=self.graph, training=self.graph)
 
-    def context(self, out: Outputs) -> Tensor:
-        labels = None
-        if self.reads_labels and fingerprint(out.graph) == self.labels_of:  # the graph it was fitted on
-            labels = torch.full((out.num_nodes,), -1, device=out.logits.device)
-            labels[self.label_nodes] = self.label_values
-        return read_context(out, self.layout, self.scale, labels, self.alone_is_known)
+    def context(
+        self, logits: Columns, graph: GraphSums, hidden: Columns | None = None, inputs: Columns | None = None
+    ) -> Columns:
+        if not self.graph:
+            return graph.rows(lambda z: z[:, :0], logits)
+        return sums_context(logits, graph, self.layout, self.scale, self._labels(graph), self.alone_is_known)
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+    def _labels(self, graph: GraphSums) -> Tensor | None:
+        facts = getattr(graph, "facts", None)
+        if not self.reads_labels or facts is None:
+            return None
+        if fingerprint(Data(edge_index=facts.edge_index, num_nodes=facts.num_nodes)) != self.labels_of:
+            return None
+        labels = torch.full((facts.num_nodes,), -1, device=facts.edge_index.device)
+        labels[self.label_nodes] = self.label_values
+        return labels
+
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
+        logits, context = logits.T, context.T
         log_probs, pred = self.believed(logits, context), logits.argmax(-1)
         if self.predictions == "free":
-            return log_probs.to(logits)
-        return with_predictions(pooled(log_probs, pred).to(logits), pred)
+            return log_probs.to(logits).T
+        return with_predictions(pooled(log_probs, pred).to(logits), pred).T
 
     def believed(self, logits: Tensor, context: Tensor) -> Tensor:
         """Log-probabilities (n, C) before predictions are kept, in double precision."""
@@ -243,7 +254,7 @@ class GraphScaled(Calibration):
         """The nodes whose prediction is kept and not believed; none with ``predictions="free"``."""  # (N,) bool
         if self.predictions == "free":
             return torch.zeros_like(out.pred, dtype=torch.bool)
-        return self.believed(out.logits, self.context(out)).argmax(-1) != out.pred
+        return self.believed(out.logits, self.context_of(out)).argmax(-1) != out.pred
 
 
 # ------------------------------------------------------------------------------------------------------------------ state
@@ -253,7 +264,7 @@ def _columns(layout: Layout, z: Tensor, context: Tensor, state: dict[str, Any]) 
     units = FactUnits(*(state[name].double() for name in ("centre", "spread", "low", "high")))
     t = z
     if layout.pull:
-        t = centred(centroid_logits(state["gram"].double(), state["bias"].double(), z.argmax(-1)))
+        t = centred(centroid_logits(state["gram"].double(), state["bias"].double(), z.argmax(-1)).T)
     return layout.columns(z, t, units(raw_facts(z, context)), context)
 
 
@@ -275,7 +286,8 @@ def _labels_state(labels: Tensor | None, out: Outputs) -> dict[str, Any]:
         none = torch.empty(0, dtype=torch.long)
         return {"label_nodes": none, "label_values": none, "reads_labels": False, "labels_of": ""}
     nodes = (labels >= 0).nonzero().flatten()
-    of = fingerprint(out.graph)
+    facts = structure(out.graph)
+    of = fingerprint(Data(edge_index=facts.edge_index, num_nodes=facts.num_nodes))
     return {"label_nodes": nodes, "label_values": labels[nodes], "reads_labels": True, "labels_of": of}
 
 
