@@ -111,6 +111,7 @@ def test_a_few_random_draws_are_not_refused(labelled):
 def test_what_a_rare_class_loses_is_printed():
     log_probs, y, time, p = fraud(lambda p, t, rng: rng.random(len(p)) < 0.1)
     decision = decide_rows(log_probs, y, max_error=0.05, time=time).decision
+    assert not decision.guaranteed  # nobody has stated a random draw
     ok, positive = decision.classes
     approved = decision.approved.numpy()
     assert (ok.name, positive.name) == ("class 0", "class 1")
