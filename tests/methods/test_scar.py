@@ -197,7 +197,7 @@ def test_given_weights_agree_with_representation_space_for_every_backbone(name):
     out = train(graph, name, Training(hidden_channels=4, epochs=3), seeds=[0])[0].outputs
     if out.final is None:
         pytest.skip(f"{name} has no final layer that its logits are linear in")
-    weight, bias, hidden = (v.double() for v in (out.final.weight, out.final.bias, out.hidden))
+    weight, bias, hidden = (v.double() for v in (out.final.weight, out.final.bias, out.final_representation))
     exact = Outputs(hidden @ weight.T + bias, graph, FinalLayer.from_weight(weight, bias), hidden)
     assert torch.allclose(exact.logits, out.logits.double(), atol=1e-4)
     near = structure(graph).next_to_training[:, None]

@@ -165,9 +165,9 @@ def test_a_cached_model_is_the_trained_one(tmp_path: Path) -> None:
     graphs = models.Graphs()
     out = models.models_of(group, session.store, graphs).outputs[0, 0](graphs.of(group, 0))
     assert out.final is not None
-    assert out.hidden is not None
+    assert out.final_representation is not None
     assert out.model is not None
-    assert torch.allclose(out.hidden @ out.final.weight.T + out.final.bias, out.logits, atol=1e-5)
+    assert torch.allclose(out.final_representation @ out.final.weight.T + out.final.bias, out.logits, atol=1e-5)
     unweighted = out.model.logits(edge_weight=torch.ones(out.graph.edge_index.shape[1]))
     assert torch.allclose(unweighted, out.logits, atol=1e-4)
     noisy = out.model.logits(dropout=torch.Generator().manual_seed(0))

@@ -76,7 +76,7 @@ def test_pushes_are_training_nodes_in_order_and_agree_with_a_hand_computation() 
     assert all(p.push < 0 for p in found.pushes_against)
     assert sum(p.push for p in everyone) == pytest.approx(sum(found.by_class.values()), abs=1e-9)
     one = found.pushes_for[0]
-    similarity = float(out.hidden[one.node].double() @ out.hidden[node].double())
+    similarity = float(out.final_representation[one.node].double() @ out.final_representation[node].double())
     assert one.push == pytest.approx(one.weight * similarity, rel=1e-6)
     row, col = out.graph.edge_index
     assert (one.hops == 1) == bool(((row == one.node) & (col == node)).any())
@@ -106,7 +106,7 @@ def test_refusals_name_the_node_and_the_missing_layer() -> None:
     out = outputs()
     with pytest.raises(ValueError, match="node 150 does not exist: the graph has nodes 0..149"):
         explain(out, 150)
-    with pytest.raises(ValueError, match="no final.weight and no hidden"):
+    with pytest.raises(ValueError, match="no final layer"):
         explain(Outputs(out.logits, out.graph), 3)
 
 
@@ -122,7 +122,7 @@ def test_every_backbone_with_a_visible_final_layer_is_explained(backbone: str) -
     data = random_graph()
     out = train(data, backbone, Training(hidden_channels=8, epochs=20, patience=None), seeds=[0])[0].outputs
     if out.final is None:
-        with pytest.raises(ValueError, match="no final.weight"):
+        with pytest.raises(ValueError, match="no final layer"):
             explain(out, 77)
         return
     for row in explain(out, 77).classes:

@@ -39,6 +39,6 @@ def trained(data: Data, conv: type[nn.Module] = GCNConv, decay: float = 5e-4, ep
 
 
 def with_head(out: Outputs, head: FinalLayer) -> Outputs:
-    assert out.hidden is not None
-    hidden = out.hidden.double()
+    assert out.final_representation is not None
+    hidden = out.final_representation.double()
     return Outputs(hidden @ head.weight.T + head.bias, out.graph, head, hidden)

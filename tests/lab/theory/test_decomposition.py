@@ -23,7 +23,7 @@ def graph() -> Data:
 def test_stationarity_vanishes_for_a_converged_head_and_not_before(graph: Data) -> None:
     out = observe(trained(graph), graph)
     y = graph.y[graph.train_mask]
-    solved = with_head(out, solve_head(out.hidden[graph.train_mask], y, 4, 1e-3))
+    solved = with_head(out, solve_head(out.final_representation[graph.train_mask], y, 4, 1e-3))
     there = stationarity(solved, 1e-3)
     assert there.relative < 1e-5
     assert there.norm < 1e-6 + float(1e-3 * solved.final.bias.norm())  # the solved head's bias is not decayed
@@ -42,7 +42,7 @@ def test_stationarity_counts_the_bias_and_the_mean_loss(graph: Data) -> None:
 
     def loss() -> Tensor:
         optimizer.zero_grad()
-        value = cross_entropy(layer(out.hidden[train]), graph.y[train])
+        value = cross_entropy(layer(out.final_representation[train]), graph.y[train])
         value = value + 0.005 * sum(p.square().sum() for p in layer.parameters())
         value.backward()
         return value
@@ -54,7 +54,7 @@ def test_stationarity_counts_the_bias_and_the_mean_loss(graph: Data) -> None:
 
 
 def test_stationarity_says_what_is_missing(graph: Data) -> None:
-    with pytest.raises(ValueError, match="no final.weight and no hidden"):
+    with pytest.raises(ValueError, match="no final layer"):
         stationarity(Outputs(torch.randn(150, 4), graph), 1e-3)
 
 
@@ -70,7 +70,7 @@ def test_the_terms_add_up_to_the_logits(graph: Data, conv: type[nn.Module], corr
 def test_eq_8_has_no_residual_at_a_stationary_point(graph: Data) -> None:
     out = observe(trained(graph), graph)
     train = graph.train_mask
-    solved = with_head(out, solve_head(out.hidden[train], graph.y[train], 4, 1e-2))
+    solved = with_head(out, solve_head(out.final_representation[train], graph.y[train], 4, 1e-2))
     for found in (decompose(solved, weight_decay=1e-2, corrected=False), decompose(solved)):
         assert found.unexplained < 1e-5
         assert found.correction < 1e-4
