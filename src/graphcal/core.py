@@ -12,14 +12,16 @@ import copy
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, final, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
 from torch_geometric.data import Data
 
 from graphcal.checks import as_float, check_graph, check_logits, check_mask, tidied
-from graphcal.graphs import fingerprint, is_undirected, node_keys, remembered_nodes, without_autocast
+from graphcal.graphs import Columns, GraphSums, fingerprint, graph_sums, is_undirected, isolated_nodes, without_autocast
+
+BLOCK = 8192  # rows of one call of a kernel: ten classes in single precision stay in the processor's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,26 +163,50 @@ class Outputs:
         )
 
 
+@dataclass(frozen=True)
+class Needs:
+    """What a calibration reads besides the logits.
+
+    >>> Needs(edges=True).edges, Needs().edges
+    (True, False)
+    """
+
+    edges: bool = False  # context reads the graph
+    training: bool = False  # context reads which nodes are training nodes
+    hidden: bool = False  # context uses the representation that enters the final linear map, where it is given
+    inputs: bool = False  # context uses the input features, where they are given
+    same_graph: bool = False  # refused on another graph than the one it was fitted on
+    whole_graph: bool = False  # forward(out) on the whole graph only: no parts, no batches, no export
+
+
+def first_largest(z: Tensor) -> Tensor:
+    """Class (n,) of the largest of C rows (C, n), the first of equal ones; ten times faster than ``argmax(0)``."""
+    rank = torch.arange(len(z), 0, -1, device=z.device, dtype=torch.int32)[:, None]
+    return len(z) - ((z == z.amax(0)) * rank).amax(0).clamp(min=1).long()
+
+
 class Calibration(nn.Module):
     """A fitted map from `Outputs` to log-probabilities (N, C).
 
     The constructor's arguments are the whole state: tensors become buffers (so ``.to``, ``state_dict`` and saving work),
     everything else is a plain JSON-able setting. ``Cls(**tensors, **settings)`` is how a saved one comes back.
-    ``num_classes`` is the number of classes it was fitted on; logits with another number are refused. ``fitted_on`` says what
-    else is known of the fit (see the function of that name).
-    A calibration says how it calibrates by `context` and `from_context`, or by ``forward`` where it reads more than those.
+    ``num_classes`` is the number of classes it was fitted on; logits with another number are refused. ``fitted_on`` describes
+    the fit (see the function of that name).
+
+    A subclass defines ``needs``, `context` (where it reads the graph) and `kernel`. It is then applied in memory, to tables on
+    disk, to sampled batches and in exported programs. A calibration with ``needs.whole_graph`` defines ``forward(out)`` instead.
 
     >>> import graphcal as gc
     >>> data = gc.synthetic(500, seed=0)
     >>> out = gc.train(data, training=gc.Training(epochs=5), seeds=1)[0].outputs
-    >>> calibrate = gc.GraphScaling().fit(out, on=data.val_mask)
+    >>> calibrate = gc.SCAR().fit(out, on=data.val_mask)
     >>> log_probs = calibrate(out)  # (N, C)
-    >>> table = calibrate.context(out)  # what it reads off the graph, a row per node
-    >>> calibrate.reads_graph, torch.allclose(calibrate.from_context(out.logits, table), log_probs, atol=1e-5)
+    >>> table = calibrate.context_of(out)  # (N, K)
+    >>> calibrate.needs.edges, torch.equal(calibrate.log_probs(out.logits, table), log_probs)
     (True, True)
     """
 
-    reads_hidden: ClassVar[bool] = False  # it needs the last representations, not only the logits
+    needs: Needs = Needs()  # a property where the fit decides
 
     num_classes: int | None
 
@@ -188,7 +214,7 @@ class Calibration(nn.Module):
         super().__init__()
         self.num_classes = num_classes
         self.fitted_on = dict(fitted_on or {})
-        self.file = ""  # that it was restored from: what is wrong with it is said of the file
+        self.file = ""  # that it was restored from, for error messages
         self.settings: dict[str, Any] = {}
         for name, value in state.items():
             if isinstance(value, Tensor):
@@ -199,23 +225,72 @@ class Calibration(nn.Module):
                 self.settings[name] = value
                 setattr(self, name, value)
 
-    def __call__(self, out: Outputs) -> Tensor:
-        """Calibrated log-probabilities (N, C) of what a model said."""
-        said = f"{self.file}: " if self.file else ""
+    def context(
+        self, logits: Columns, graph: GraphSums, hidden: Columns | None = None, inputs: Columns | None = None
+    ) -> Columns:
+        """Columns (N, K) that `kernel` reads besides the logits; (N, 0) for a map of the logits alone.
+
+        Compose it with ``graph.rows`` and ``graph.neighbour_sum`` only: then it works in memory, on disk and when traced.
+        """
+        return graph.rows(lambda z: z[:, :0], logits)
+
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
+        """Log-probabilities (C, n) of logits (C, n) and context (K, n), in pure torch.
+
+        A column of NaN in the context means that a node's neighbourhood is unknown: it gets the plain form.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no kernel")
+
+    @final
+    def log_probs(self, logits: Tensor, context: Tensor) -> Tensor:
+        """Log-probabilities (n, C) of nodes with these logits (n, C) and rows of context (n, K)."""
+        blocks = [
+            self.kernel(z.T.contiguous(), c.T.contiguous()).T for z, c in zip(logits.split(BLOCK), context.split(BLOCK))
+        ]
+        joined = torch.cat(blocks) if len(blocks) > 1 else blocks[0].contiguous()
+        return joined.to(logits.dtype)
+
+    @final
+    def context_of(self, out: Outputs) -> Tensor:
+        """Context (N, K) of every node. It serves nodes whose neighbours are not at hand: sampled batches, exported models."""
+        graph = graph_sums(out.graph) if self.needs.edges else isolated_nodes(out.num_nodes, out.logits)
+        if graph is None:
+            return self.unknown_context(out.logits)
+        hidden = out.hidden if self.needs.hidden else None
+        inputs = out.graph.get("x") if self.needs.inputs else None
+        return cast(Tensor, self.context(out.logits, graph, hidden, inputs))
+
+    @final
+    def unknown_context(self, logits: Tensor) -> Tensor:
+        """Context (n, K) of nodes of which only the logits (n, C) are known: NaN."""
+        width = cast(Tensor, self.context(logits[:1], isolated_nodes(len(logits[:1]), logits))).shape[1]
+        return logits.new_full((len(logits), width), torch.nan)
+
+    def check(self, out: Outputs) -> None:
+        """Refuse outputs of other classes or, with ``needs.same_graph``, of another graph."""
+        source = f"{self.file}: " if self.file else ""
         if self.num_classes not in (None, out.num_classes):
             raise ValueError(
-                f"{said}this calibration was fitted on {self.num_classes} classes, the logits have {out.num_classes}"
+                f"{source}this calibration was fitted on {self.num_classes} classes, the logits have {out.num_classes}"
             )
-        names, came = self.fitted_on.get("class_names"), out.graph.get("class_names")
-        if names is not None and came is not None and list(names) != list(map(str, came)):
+        names, given = self.fitted_on.get("class_names"), out.graph.get("class_names")
+        if names is not None and given is not None and list(names) != list(map(str, given)):
             raise ValueError(
-                f"{said}this calibration was fitted on the classes {names}, in this order; the graph has {list(came)}"
+                f"{source}this calibration was fitted on the classes {names}, in this order; the graph has {list(given)}"
             )
+        if self.needs.same_graph and fingerprint(out.graph) != self.fitted_on.get("fingerprint"):
+            raise ValueError(
+                f"{source}{type(self).__name__} serves the graph it was fitted on, and this is another one"
+            )
+
+    def __call__(self, out: Outputs) -> Tensor:
+        """Calibrated log-probabilities (N, C) of a model's outputs."""
+        self.check(out)
         with without_autocast(out.logits.device):
             return self._from_file(out) if self.file else cast(Tensor, super().__call__(out))
 
     def _from_file(self, out: Outputs) -> Tensor:
-        """As fitted in memory, but nothing is believed: tensors of a damaged file do not fit the graph, or overflow."""
+        """Apply it as `__call__` does; report tensors of a damaged file that do not fit the graph or overflow."""
         name = type(self).__name__
         try:
             log_probs: Tensor = super().__call__(out)
@@ -241,30 +316,9 @@ class Calibration(nn.Module):
             raise ValueError(f"{self.file} is damaged: its {name} gives no log-probabilities")
         return log_probs
 
-    def context(self, out: Outputs) -> Tensor:
-        """What it reads off the graph around every node, (N, K): (N, 0) for a map of the logits alone.
-
-        A row of NaN says that a node's neighbourhood is not known. A table of rows, computed once on the whole graph, serves
-        nodes whose neighbourhood is not at hand (sampled batches, exported models).
-        """
-        return out.logits.new_empty(out.num_nodes, 0)
-
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
-        """Log-probabilities (n, C) of nodes with these logits (n, C) and rows of `context`; pure tensors, so that it exports.
-
-        A row of NaN gets the plain form: what is best said of a node of which only the logits are known.
-        """
-        raise NotImplementedError(f"{type(self).__name__} does not say how it calibrates")
-
-    @property
-    def reads_graph(self) -> bool:
-        """False for a map of each node's logits alone, which can be applied where no graph is at hand."""
-        cls = type(self)
-        return cls.from_context is Calibration.from_context or cls.context is not Calibration.context
-
     def forward(self, out: Outputs) -> Tensor:
-        """What calling the calibration does, without its checks."""
-        return self.from_context(out.logits, self.context(out))
+        """`__call__` without its checks."""
+        return self.log_probs(out.logits, self.context_of(out))
 
     def extra_repr(self) -> str:
         """Small tensors and settings, for ``repr``."""
@@ -342,17 +396,7 @@ def fitted_on(out: Outputs, on: Tensor) -> dict[str, Any]:
         "edges": None if graph.get("edge_index") is None else int(graph.edge_index.shape[1]),
         "undirected": None if graph.get("edge_index") is None else is_undirected(graph.edge_index),
         "fingerprint": fingerprint(graph),
+        "training_nodes": None if graph.get("train_mask") is None else int(graph.train_mask.sum()),
         "class_names": None if names is None else [str(name) for name in names],
     }
     return {"num_classes": out.num_classes, "fitted_on": known}
-
-
-def training_set_of(out: Outputs) -> dict[str, Tensor]:
-    """By what a shipped calibration recognises the training nodes: ``Cls(..., **training_set_of(out))``.
-
-    Keys of their content, with their numbers (`graphcal.graphs.remembered_nodes`); without features there are none.
-    """
-    mask, keys = out.graph.get("train_mask"), node_keys(out.graph)
-    if mask is None or keys is None:
-        return {"train_keys": torch.empty(0, 3, dtype=torch.long)}
-    return {"train_keys": remembered_nodes(keys, mask)}

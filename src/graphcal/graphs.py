@@ -1,30 +1,26 @@
-"""Structural facts of a graph that calibrators and reports share, each computed once per graph; and what a graph is known by.
+"""Structural facts of a graph that calibrators and reports share, each computed once per graph; and sums over neighbours.
 
     adjacency         A_hat = D^-1/2 (A + I) D^-1/2                    the propagation of a GCN
     hops              distance of every node from the training set     0 train, 1 = V_F, 2, ..., -1 unreachable
     next_to_training  V_F of the SCAR paper: not in the training set, at least one neighbour in it
-    fingerprint       of a graph: a hash of its nodes' count, its edges and its training nodes, as they are numbered
-    node_keys         of every node: a hash of its features and of its neighbours' features, however the nodes are numbered
+    fingerprint       of a graph: a hash of its number of nodes and its edges, as they are numbered
 
 Facts are looked up with ``structure(data)``. Ten seeds on one graph share them: the memo hangs on the ``Data`` object,
 is dropped with it, and is rebuilt when its edges or its training mask change.
 
-A calibration that treats nodes near the training set in a way of their own ships the keys of the training nodes. Append a node
-elsewhere, renumber the graph, serve a part of it: they are recognised (`recognised_nodes`). On another graph, or when its
-features or its neighbours have changed, a node is one like any other. Where another node has the same key, numbers decide,
-provided that all training nodes stand where they stood.
+The context of a graph-aware calibration is composed with `GraphSums`, which has three implementations: `MemorySums` (a sparse
+product), `TracedSums` (sums over edges, which every exporter supports) and `graphcal.tables.disk_contexts.DiskSums` (files).
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
@@ -202,26 +198,151 @@ def _state_of(graph: Data) -> tuple[Any, ...]:
     """
     tensors = [tensor for tensor in (graph.edge_index, graph.get("train_mask")) if tensor is not None]
     untracked = any(tensor.is_inference() for tensor in tensors)
-    versions = [fingerprint(graph)] if untracked else [tensor._version for tensor in tensors]
-    return (torch.is_inference_mode_enabled(), *versions)
+    if untracked:
+        train = [_scrambled(tensor.nonzero().flatten()).sum().item() for tensor in tensors[1:]]
+        return (torch.is_inference_mode_enabled(), fingerprint(graph), *train)
+    return (torch.is_inference_mode_enabled(), *(tensor._version for tensor in tensors))
+
+
+# -------------------------------------------------------------------------------------------------- sums over neighbours
+
+Columns = Any  # (N, D): a tensor in memory and when traced, a file on disk
+
+
+class GraphSums(Protocol):
+    """What a calibration's context is composed with. Every column has one row per node."""
+
+    @property
+    def num_nodes(self) -> int: ...
+
+    @property
+    def degree(self) -> Columns:  # (N, 1) number of neighbours, like the others in double precision
+        ...
+
+    @property
+    def reciprocal(self) -> Columns:  # (N, 1) edges that exist in both directions
+        ...
+
+    @property
+    def train(self) -> Columns:  # (N, 1) 1 at training nodes; NaN everywhere if no training node is known
+        ...
+
+    @property
+    def near(self) -> Columns:  # (N, 1) 1 next to a training node, itself not one; NaN likewise
+        ...
+
+    def neighbour_sum(self, values: Columns) -> Columns:
+        """Sums (N, D) of values (N, D) over the neighbours of every node."""
+
+    def rows(self, function: Callable[..., Tensor], *values: Columns) -> Columns:
+        """Columns (N, V) of a function of tensors (n, D), ... -> (n, V) that works row by row."""
+
+
+@dataclass(frozen=True, eq=False)
+class MemorySums:
+    """`GraphSums` of a graph in memory."""
+
+    facts: Structure
+
+    @property
+    def num_nodes(self) -> int:
+        return self.facts.num_nodes
+
+    @property
+    def degree(self) -> Tensor:
+        return self.facts.degree[:, None].double()
+
+    @property
+    def reciprocal(self) -> Tensor:
+        return self.facts.returning[:, None].double()
+
+    @property
+    def train(self) -> Tensor:
+        return _where_training(self.facts.train_mask, self.facts.train_mask)
+
+    @property
+    def near(self) -> Tensor:
+        return _where_training(self.facts.next_to_training, self.facts.train_mask)
+
+    def neighbour_sum(self, values: Tensor) -> Tensor:
+        return self.facts.neighbour_sum(values)
+
+    def rows(self, function: Callable[..., Tensor], *values: Tensor) -> Tensor:
+        return function(*values)
+
+
+def _where_training(flag: Tensor, train_mask: Tensor) -> Tensor:
+    """A flag (N,) as a column; NaN where there is no training node."""  # (N, 1)
+    return torch.where(train_mask.any(), flag[:, None].double(), torch.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class TracedSums:
+    """`GraphSums` as sums over edges, without data-dependent shapes: for ``torch.export`` and ONNX."""
+
+    edge_index: Tensor  # (2, E) no self loops, no duplicates
+    train_mask: Tensor  # (N,)
+
+    @property
+    def num_nodes(self) -> int:
+        return self.train_mask.shape[0]
+
+    @property
+    def degree(self) -> Tensor:
+        return self.neighbour_sum(torch.ones_like(self.train_mask, dtype=torch.double)[:, None])
+
+    @property
+    def reciprocal(self) -> Tensor:
+        row, col = self.edge_index
+        both, _ = torch.sort(torch.cat([row * self.num_nodes + col, col * self.num_nodes + row]))
+        twice = torch.diff(both, prepend=both.new_full((1,), -1)) == 0  # an edge there and back
+        count = torch.zeros_like(self.train_mask, dtype=torch.double)
+        return count.index_add(0, both // self.num_nodes, twice.double())[:, None]
+
+    @property
+    def train(self) -> Tensor:
+        return _where_training(self.train_mask, self.train_mask)
+
+    @property
+    def near(self) -> Tensor:
+        row, col = self.edge_index
+        count = torch.zeros_like(self.train_mask, dtype=torch.long).index_add(0, col, self.train_mask[row].long())
+        return _where_training((count > 0) & ~self.train_mask, self.train_mask)
+
+    def neighbour_sum(self, values: Tensor) -> Tensor:
+        row, col = self.edge_index
+        return torch.zeros_like(values).index_add(0, row, values[col])
+
+    def rows(self, function: Callable[..., Tensor], *values: Tensor) -> Tensor:
+        return function(*values)
+
+
+def graph_sums(graph: Data | Structure) -> MemorySums | None:
+    """`GraphSums` of a graph in memory; None where it has no edges."""
+    if not isinstance(graph, Structure) and graph.get("edge_index") is None:
+        return None
+    return MemorySums(structure(graph))
+
+
+def isolated_nodes(num_nodes: int, like: Tensor) -> TracedSums:
+    """`GraphSums` of nodes without edges, on the device of ``like``."""
+    no_edges = torch.empty(2, 0, dtype=torch.long, device=like.device)
+    return TracedSums(no_edges, torch.zeros(num_nodes, dtype=torch.bool, device=like.device))
 
 
 # ------------------------------------------------------------------------------------------------------------- identity
 
 
-ROWS = 1 << 16  # features are hashed in parts of this many rows
 MIX = -7046029254386353131  # 2^64 / golden ratio, odd, as a signed integer
 
 
 def fingerprint(graph: Data) -> str | None:
     """64 bits, as hexadecimal digits, that do not depend on the order of the edges; None without edges."""
-    edges, train = graph.get("edge_index"), graph.get("train_mask")
+    edges = graph.get("edge_index")
     if edges is None:
         return None
     source, target = edges.long()
     parts = [torch.tensor([int(graph.num_nodes)]), _scrambled(_scrambled(source) + target)]
-    if train is not None:
-        parts.append(_scrambled(train.nonzero().flatten() - MIX))
     sums = torch.stack([_scrambled(part.sum()).cpu() for part in parts])
     return f"{int(_scrambled(sums + torch.arange(len(sums))).sum()) & (2**64 - 1):016x}"
 
@@ -233,89 +354,6 @@ def is_undirected(edge_index: Tensor) -> bool:
     source, target = edge_index.long()
     nodes = int(edge_index.max()) + 1
     return torch.equal(torch.unique(source * nodes + target), torch.unique(target * nodes + source))
-
-
-def node_keys(graph: Data) -> Tensor | None:
-    """One 64-bit integer per node, (N,); None where the nodes have no features."""
-    x = graph.get("x")
-    if not isinstance(x, Tensor) or x.dim() != 2 or x.shape[0] != graph.num_nodes:
-        return None
-    own = _features_keys(x)
-    if graph.get("edge_index") is None:
-        return own
-    source, target = structure(graph).edge_index
-    around = torch.zeros_like(own).index_add_(0, target, own[source])
-    return own + _scrambled(around)
-
-
-def remembered_nodes(keys: Tensor, mask: Tensor) -> Tensor:
-    """Key and number of every node in ``mask``, and how many nodes of the graph have its key."""  # (n, 3)
-    _, group, counts = keys.unique(return_inverse=True, return_counts=True)
-    numbers = mask.nonzero().flatten()
-    return torch.stack([keys[numbers], numbers, counts[group[numbers]]], 1)
-
-
-def recognised_nodes(keys: Tensor, remembered: Tensor) -> tuple[Tensor, Tensor]:
-    """The nodes with these keys (N,) that are remembered, and those of which it cannot be told: two masks (N,).
-
-    A key that only remembered nodes have is enough. One that other nodes have as well, in the graph of then or of now, tells them
-    apart only by number, and only if every remembered node whose key is here stands where it stood.
-    """
-    if remembered.dim() == 1:  # files before 0.2 hold keys alone
-        remembered = torch.stack([remembered, torch.full_like(remembered, -1), torch.ones_like(remembered)], 1)
-    key, number, total = remembered.to(keys.device).T
-    distinct, group, members = key.unique(return_inverse=True, return_counts=True)
-    place = torch.searchsorted(distinct, keys).clamp(max=len(distinct) - 1)
-    match = distinct[place] == keys
-    present = torch.bincount(place[match], minlength=len(distinct))
-    then = torch.zeros_like(distinct).scatter_(0, group, total)
-    telling = (then == members) & (present <= members)  # (K,) only remembered nodes have this key
-    recognised, unclear = match & telling[place], match & ~telling[place]
-    here = present[group] > 0
-    stays = (number >= 0) & (number < len(keys)) & (keys[number.clamp(0, len(keys) - 1)] == key)
-    if bool(stays[here].all()):
-        recognised[number[here]] = True
-        unclear = torch.zeros_like(unclear)
-    return recognised, unclear
-
-
-_keys_of_features: WeakIdKeyDictionary = (
-    WeakIdKeyDictionary()
-)  # features -> (their version, keys): ten fits on one graph share them
-
-
-def _features_keys(x: Tensor) -> Tensor:
-    if x.is_inference():  # it counts no versions
-        return _scrambled(_hashed_rows(x))
-    known = _keys_of_features.get(x)
-    if known is None or known[0] != x._version:
-        known = _keys_of_features[x] = (x._version, _scrambled(_hashed_rows(x)))
-    keys: Tensor = known[1]
-    return keys
-
-
-def _hashed_rows(x: Tensor) -> Tensor:
-    """sum_f bits(x_nf) r_f modulo 2^64, with fixed odd r: linear, so zeros need not be stored."""
-    factors = torch.from_numpy(_odd_numbers(x.shape[1])).to(x.device)
-    if x.layout != torch.strided:
-        entries = x.to_sparse_coo().coalesce()
-        (row, column), bits = entries.indices(), _bits(entries.values())
-        return torch.zeros(x.shape[0], dtype=torch.long, device=x.device).index_add_(0, row, bits * factors[column])
-    return torch.cat([(_bits(part) * factors).sum(-1) for part in x.split(ROWS)])
-
-
-def _bits(values: Tensor) -> Tensor:
-    """The bits of single-precision numbers; those of zero, of either sign, are 0."""
-    return (values.detach().float() + 0.0).contiguous().view(torch.int32).long()
-
-
-def _odd_numbers(count: int) -> np.ndarray:
-    """The first outputs of SplitMix64, made odd."""
-    state = (np.arange(1, count + 1, dtype=np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    odd: np.ndarray = ((state ^ (state >> np.uint64(31))) | np.uint64(1)).view(np.int64)
-    return odd
 
 
 def _scrambled(keys: Tensor) -> Tensor:

@@ -95,8 +95,7 @@ def misfit(cls: type[Calibration], state: Mapping[str, Any]) -> str:
 
 def trial(calibration: Calibration, path: Path) -> None:
     """Apply a restored calibration to three nodes: tensors of a wrong shape are found now, not at the first customer."""
-    by_context = type(calibration).from_context is not Calibration.from_context
-    if not by_context or calibration.num_classes is None:
+    if calibration.needs.whole_graph or calibration.num_classes is None:
         return
     classes = calibration.num_classes
     check_memory(path, 3 * classes * WORKING, f"three nodes of {classes:,} classes")

@@ -33,7 +33,7 @@ from graphcal.checks import as_float, check_mask, normalisation_of
 from graphcal.context_tables import is_sampled, rows_of
 from graphcal.core import Calibration, Outputs
 from graphcal.exporting import Exportable
-from graphcal.graphs import node_keys, recognised_nodes, without_autocast
+from graphcal.graphs import without_autocast
 from graphcal.observation import Pick, observe
 from graphcal.observation.calls import Call, evaluating, picked, signature_of, unwrapped, weighted_call
 from graphcal.observation.endings import logits_of

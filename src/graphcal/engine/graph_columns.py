@@ -37,7 +37,7 @@ from torch import Tensor
 
 from graphcal.core import Outputs
 from graphcal.engine.columns import StructuredColumns, contrast
-from graphcal.graphs import Structure, structure
+from graphcal.graphs import Columns, GraphSums, MemorySums, Structure, structure
 
 SMALLEST_OPINION = 1e-6  # of a neighbourhood about a class: its log must be finite
 LABEL_SMOOTHING = 1.0  # labels of each class that are counted without having been seen
@@ -190,13 +190,73 @@ def read_context(out: Outputs, layout: Layout, scale: Tensor, labels: Tensor | N
     """
     if not layout.graph or out.graph.get("edge_index") is None:
         return out.logits.new_full((out.num_nodes, layout.context), torch.nan, dtype=torch.double)
-    graph = structure(out.graph)
-    opinions = [log_opinion(mean) for mean in walk_means(graph, (scale.double() * out.logits.double()).softmax(-1))]
+    return sums_context(out.logits, MemorySums(structure(out.graph)), layout, scale, labels, alone_is_known)
+
+
+def sums_context(
+    logits: Columns, graph: GraphSums, layout: Layout, scale: Tensor, labels: Tensor | None, alone_is_known: bool
+) -> Columns:
+    """`read_context` against `GraphSums`."""
+    classes = layout.classes
+
+    def own_rows(z: Tensor) -> Tensor:
+        """Probabilities at the fitted temperature, 1, the one-hot prediction, probabilities, confidence."""
+        probs = z.softmax(-1)
+        hard = torch.zeros_like(probs).scatter(1, z.argmax(-1, keepdim=True), 1.0)
+        soft = (scale.double() * z.double()).softmax(-1)
+        return torch.cat([soft, torch.ones_like(soft[:, :1]), hard, probs, probs.amax(-1, keepdim=True)], -1)
+
+    own = graph.rows(own_rows, logits)
+    one = graph.neighbour_sum(own)
+    walks = graph.neighbour_sum(graph.rows(lambda sums: sums[:, : classes + 1], one))
+    agree = graph.rows(lambda o, s, d: _mean(s, d, o)[:, classes + 1 : 2 * classes + 1], own, one, graph.degree)
+    agree_two = graph.neighbour_sum(agree)
+
+    def context(
+        z: Tensor,
+        own: Tensor,
+        one: Tensor,
+        walks: Tensor,
+        agree: Tensor,
+        two: Tensor,
+        degree: Tensor,
+        back: Tensor,
+        train: Tensor,
+        near: Tensor,
+        *label_opinions: Tensor,
+    ) -> Tensor:
+        first = one[:, : classes + 1]
+        second = walks - back * own[:, : classes + 1]
+        opinions = [log_opinion(mean_of(first)), log_opinion(mean_of(second)), *label_opinions]
+        means = _mean(one, degree, own)[:, 2 * classes + 1 :]
+        around = [m.to(z) for m in (agree, _mean(two, degree, agree), means[:, :-1], means[:, -1:])]
+        features = feature_rows(z, *around, degree[:, 0], near[:, 0].nan_to_num(0.0))
+        unplaced = train[:, 0] != 0  # NaN too
+        return context_rows(features, degree[:, 0] == 0, opinions, unplaced, alone_is_known)
+
+    more = []
     if layout.labels:
-        unknown = torch.full((out.num_nodes,), -1, device=out.logits.device)
-        opinions += label_opinion(graph, unknown if labels is None else labels, layout.classes)
-    unplaced = graph.train_mask | ~graph.train_mask.any()
-    return context_rows(node_features(out), graph.degree == 0, opinions, unplaced, alone_is_known)
+        known = own if labels is None else _one_hot(labels, classes)
+        if labels is None:
+            known = graph.rows(lambda o: torch.zeros_like(o[:, :classes]), own)
+        counts = graph.neighbour_sum(known)
+        again = graph.neighbour_sum(counts)
+        more = [
+            graph.rows(lambda c: log_opinion(c + LABEL_SMOOTHING), counts),
+            graph.rows(lambda c, b, k: log_opinion(c - b * k + LABEL_SMOOTHING), again, graph.reciprocal, known),
+        ]
+    facts = (graph.degree, graph.reciprocal, graph.train, graph.near)
+    return graph.rows(context, logits, own, one, walks, agree, agree_two, *facts, *more)
+
+
+def _mean(sums: Tensor, degree: Tensor, own: Tensor) -> Tensor:
+    return torch.where(degree > 0, sums / degree.clamp(min=1), own)
+
+
+def _one_hot(labels: Tensor, classes: int) -> Tensor:
+    known = torch.zeros(len(labels), classes, dtype=torch.double, device=labels.device)
+    known[labels >= 0, labels[labels >= 0]] = 1.0
+    return known
 
 
 def context_rows(

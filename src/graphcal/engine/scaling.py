@@ -16,23 +16,37 @@ from torch import Tensor
 
 
 def scaled(logits: Tensor, scale: Tensor) -> Tensor:
-    """log softmax(s z) with one scale for all nodes () or one per node (N,)."""  # (N, C)
-    scale = scale.to(logits).reshape(-1, 1)
-    return with_predictions((scale * logits).log_softmax(-1), logits.argmax(-1))
+    """log softmax(s z) of logits (N, C) with one scale for all nodes () or one per node (N,)."""  # (N, C)
+    return scaled_columns(logits.T, scale).T.contiguous()
+
+
+def scaled_columns(logits: Tensor, scale: Tensor) -> Tensor:
+    """log softmax(s z) of logits (C, n) with one scale for all nodes () or one per node (n,)."""  # (C, n)
+    return keep_top((scale.to(logits) * logits).log_softmax(0), logits)
+
+
+def keep_top(log_probs: Tensor, logits: Tensor) -> Tensor:
+    """Log-probabilities (C, n) in which the class of the largest logit stays ahead after rounding, also after ``exp``.
+
+    A positive scale keeps the order of logits, but two that differ by one unit in the last place can become equal, and argmax
+    then takes the first. The predicted class is put a few units in the last place above the others: one unit of a logarithm is
+    lost by exp. Equal largest logits stay equal.
+    """
+    return _raised(log_probs, logits == logits.amax(0))
 
 
 def with_predictions(log_probs: Tensor, pred: Tensor) -> Tensor:
-    """The same log-probabilities (n, C), where ``pred`` (n,) wins what is a tie but for rounding, also after ``exp``.
+    """Log-probabilities (n, C) in which class ``pred`` (n,) is ahead of ties, as in `keep_top`."""
+    classes = torch.arange(log_probs.shape[1], device=pred.device)
+    return _raised(log_probs.T, classes[:, None] == pred).T.contiguous()
 
-    A positive scale keeps the order of logits, but two that differ by one unit in the last place can become equal, and
-    argmax then takes the first; pooled classes are equal on purpose. The predicted class is put a few units in the last place
-    above the others: one unit of a logarithm is lost by exp. Pure tensor operations: a calibration that ends here exports.
-    """
+
+def _raised(log_probs: Tensor, top: Tensor) -> Tensor:
+    """Put the classes ``top`` (C, n) above the others of ``log_probs`` (C, n)."""
     precision = torch.finfo(log_probs.dtype)
-    own = log_probs.gather(-1, pred[:, None])
-    others = log_probs.scatter(-1, pred[:, None], -torch.inf).amax(-1, keepdim=True).clamp(min=precision.min)
-    above = others + precision.eps * (4 + others.abs())  # (n, 1)
-    return log_probs.scatter(-1, pred[:, None], torch.maximum(own, above))
+    others = torch.where(top, -torch.inf, log_probs).amax(0).clamp(min=precision.min)
+    above = others + precision.eps * (4 + others.abs())  # (n,)
+    return torch.where(top, torch.maximum(log_probs, above), log_probs)
 
 
 def log_odds(logits: Tensor) -> Tensor:

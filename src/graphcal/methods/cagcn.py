@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitted_on
+from graphcal.core import Calibration, Needs, Outputs, fitted_on
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import dropout, uniform
 from graphcal.engine.linear import mean_nll
@@ -157,6 +157,8 @@ def scale_of_every_node(calibration: Calibration, out: Outputs, inputs: Tensor, 
 
 class NodeScaleGCN(Calibration):
     """What `CaGCN` fits."""
+
+    needs = Needs(edges=True, whole_graph=True)
 
     w1: Tensor  # (C, 16)
     b1: Tensor  # (16,)

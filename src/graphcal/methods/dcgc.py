@@ -17,7 +17,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, Recipe, fitted_on
+from graphcal.core import Calibration, Needs, Outputs, Recipe, fitted_on
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import uniform
 from graphcal.engine.linear import mean_nll
@@ -132,6 +132,8 @@ def first_weights(classes: int, generator: torch.Generator, like: Tensor) -> Wei
 
 class RepairedGraph(Calibration):
     """What `DCGC` fits."""
+
+    needs = Needs(edges=True, whole_graph=True)
 
     w1: Tensor  # (2 C, 4 C)
     b1: Tensor  # (4 C,)

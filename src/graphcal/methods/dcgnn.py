@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitted_on
+from graphcal.core import Calibration, Needs, Outputs, fitted_on
 from graphcal.engine.scaling import scaled
 from graphcal.graphs import neighbour_agreement, structure
 from graphcal.methods.cagcn import NodeScaleSettings, fit_node_scale, scale_of_every_node
@@ -56,6 +56,8 @@ def inputs_of(out: Outputs) -> Tensor:
 
 class AgreementScaleGCN(Calibration):
     """What `DCGNN` fits."""
+
+    needs = Needs(edges=True, whole_graph=True)
 
     w1: Tensor  # (C + 2, 16)
     b1: Tensor  # (16,)

@@ -60,6 +60,5 @@ class LogAffineMap(Calibration):
     shift: Tensor  # (C,)
     penalty: float
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
-        log_probs = logits.log_softmax(-1)
-        return (log_probs @ self.matrix.to(log_probs) + self.shift.to(log_probs)).log_softmax(-1)
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
+        return (self.matrix.to(logits).T @ logits.log_softmax(0) + self.shift.to(logits)[:, None]).log_softmax(0)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
-from graphcal.engine.scaling import with_predictions
+from graphcal.engine.scaling import keep_top
 from graphcal.methods.card import Card
 from graphcal.methods.temperature import fit_scale
 
@@ -45,16 +45,16 @@ class EnsembleTemperatureScaling:
         on = fitting_nodes(out, on)
         logits, y = out.logits[on].double(), out.graph.y[on]
         scale = fit_scale(logits, y)
-        parts = torch.stack(mixture_parts(logits, scale), -1)  # (n, C, 3)
-        of_label = parts[torch.arange(len(y)), y]  # (n, 3) log q_k(y_n)
+        parts = torch.stack(mixture_parts(logits.T, scale), -1)  # (C, n, 3)
+        of_label = parts[y, torch.arange(len(y))]  # (n, 3) log q_k(y_n)
         weights = mixing_weights(of_label).to(out.logits)
         return Mixture(scale=scale.to(out.logits), weights=weights, **fitted_on(out, on))
 
 
 def mixture_parts(logits: Tensor, scale: Tensor) -> list[Tensor]:
-    """The three log-distributions."""  # each (N, C)
-    uniform = torch.full_like(logits, -float(np.log(logits.shape[1])))
-    return [(scale * logits).log_softmax(-1), logits.log_softmax(-1), uniform]
+    """The three log-distributions of logits (C, n)."""  # each (C, n)
+    uniform = torch.full_like(logits, -float(np.log(len(logits))))
+    return [(scale * logits).log_softmax(0), logits.log_softmax(0), uniform]
 
 
 def mixing_weights(log_parts: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ class Mixture(Calibration):
     scale: Tensor  # (1,) s = 1/T
     weights: Tensor  # (3,)
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
-        parts = torch.stack(mixture_parts(logits, self.scale.to(logits)), -1)  # (N, C, 3)
-        mixed = (parts + self.weights.to(parts).log()).logsumexp(-1)
-        return with_predictions(mixed.log_softmax(-1), logits.argmax(-1))
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
+        parts = torch.stack(mixture_parts(logits, self.scale.to(logits)))  # (3, C, n)
+        mixed = (parts + self.weights.to(parts).log()[:, None, None]).logsumexp(0)
+        return keep_top(mixed.log_softmax(0), logits)

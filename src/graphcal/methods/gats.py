@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu, softplus
 
-from graphcal.core import Calibration, Outputs, fitted_on, training_set_of
+from graphcal.core import Calibration, Needs, Outputs, fitted_on
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import uniform
 from graphcal.engine.linear import mean_nll
@@ -98,7 +98,7 @@ class GATS:
             patience=self.patience,
             weight_decay={"theta": self.weight_decay, "w": self.weight_decay},
         )
-        return AttentionTemperature(**fitted, **training_set_of(out), **fitted_on(out, on))
+        return AttentionTemperature(**fitted, **fitted_on(out, on))
 
 
 def edge_inputs(out: Outputs, of: Tensor) -> dict[str, Tensor]:
@@ -140,12 +140,13 @@ def temperatures(inputs: dict[str, Tensor], w: Weights) -> Tensor:
 class AttentionTemperature(Calibration):
     """What `GATS` fits."""
 
+    needs = Needs(edges=True, training=True, whole_graph=True)
+
     theta: Tensor  # (C, H)
     w: Tensor  # ()
     log_bias: Tensor  # ()
     log_train: Tensor  # ()
     log_near: Tensor  # ()
-    train_keys: Tensor  # of the training nodes (graphcal.graphs)
 
     def temperature(self, out: Outputs) -> Tensor:
         """T of every node."""  # (N,)

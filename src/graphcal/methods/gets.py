@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from graphcal.core import Calibration, Outputs, fitted_on
+from graphcal.core import Calibration, Needs, Outputs, fitted_on
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import dropout, uniform
 from graphcal.engine.gating import noisy_top_k
@@ -187,6 +187,8 @@ def scales(outputs: Tensor, gates: Tensor) -> Tensor:
 
 class ExpertMixture(Calibration):
     """What `GETS` fits."""
+
+    needs = Needs(edges=True, inputs=True, whole_graph=True)
 
     project: Tensor  # (F, e)
     embed: Tensor  # (max degree + 1, e)

@@ -62,7 +62,8 @@ class HistogramBinning:
         bounds = torch.cat([zero[:, :1], edges, torch.ones_like(zero[:, :1])], 1)
         expected = torch.where(count > 0, mass / count.clamp(min=1), (bounds[:, 1:] + bounds[:, :-1]) / 2)
         frequency = (hits + expected) / (count + 1)
-        return BinFrequencies(edges=edges.to(out.logits), frequency=frequency.to(out.logits), **fitted_on(out, on))
+        edges = (edges * (1 + 1e-6)).to(out.logits)  # a fitted node whose probability is the edge itself stays below it
+        return BinFrequencies(edges=edges, frequency=frequency.to(out.logits), **fitted_on(out, on))
 
 
 class BinFrequencies(Calibration):
@@ -71,8 +72,8 @@ class BinFrequencies(Calibration):
     edges: Tensor  # (C, B - 1) inner bin edges
     frequency: Tensor  # (C, B)
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
-        probs = logits.softmax(-1)
-        which = torch.searchsorted(self.edges.to(probs).contiguous(), probs.T.contiguous())  # (C, N)
-        frequency = self.frequency.to(probs).gather(1, which).T  # (N, C)
-        return frequency.clamp(min=torch.finfo(probs.dtype).tiny).log().log_softmax(-1)
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
+        probs = logits.softmax(0)
+        which = torch.searchsorted(self.edges.to(probs).contiguous(), probs.contiguous())  # (C, n)
+        frequency = self.frequency.to(probs).gather(1, which)
+        return frequency.clamp(min=torch.finfo(probs.dtype).tiny).log().log_softmax(0)

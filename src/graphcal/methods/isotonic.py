@@ -11,6 +11,7 @@ positive.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
-from graphcal.engine.scaling import with_predictions
+from graphcal.engine.scaling import keep_top
 from graphcal.methods.card import Card
 
 TIE_BREAK = 1e-3
@@ -128,11 +129,11 @@ class PositiveCurve(Calibration):
     x: Tensor  # (K,) double: a step may be narrower than single precision
     y: Tensor  # (K,)
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
-        log_probs = logits.double().log_softmax(-1)  # (n, 2)
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
+        log_probs = logits.double().log_softmax(0)  # (2, n)
         x, y = self.x.to(log_probs), self.y.to(log_probs)
-        positive = interpolate(log_probs[:, 1].exp(), x, y)
-        return tie_broken(torch.stack([1 - positive, positive], -1), log_probs, TIE_BREAK_OF_TWO).to(logits)
+        positive = interpolate(log_probs[1].exp(), x, y)
+        return tie_broken(torch.stack([1 - positive, positive]), log_probs, TIE_BREAK_OF_TWO).to(logits)
 
 
 class MonotoneCurves(Calibration):
@@ -142,18 +143,18 @@ class MonotoneCurves(Calibration):
     y: Tensor  # the same
     one_vs_rest: bool
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
-        log_probs = logits.log_softmax(-1)
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
+        log_probs = logits.log_softmax(0)
         probs = log_probs.exp()
         x, y = self.x.to(probs), self.y.to(probs)
         if self.one_vs_rest:
-            steps = torch.stack([interpolate(p, x[c], y[c]) for c, p in enumerate(probs.T)], -1)
+            steps = torch.stack([interpolate(p, x[c], y[c]) for c, p in enumerate(probs)])
         else:
             steps = interpolate(probs, x[0], y[0])
         mixed = tie_broken(steps, log_probs, TIE_BREAK)
-        return mixed if self.one_vs_rest else with_predictions(mixed, logits.argmax(-1))
+        return mixed if self.one_vs_rest else keep_top(mixed, logits)
 
 
 def tie_broken(steps: Tensor, log_probs: Tensor, share: float) -> Tensor:
-    """log of (steps + share p), normalised; in logs, so that a probability that rounds to zero keeps its place."""  # (n, C)
-    return torch.logaddexp(steps.log(), log_probs + float(np.log(share))).log_softmax(-1)
+    """log of (steps + share p), normalised; in logs, so that a probability that rounds to zero keeps its order."""  # (C, n)
+    return torch.logaddexp(steps.log(), log_probs + math.log(share)).log_softmax(0)

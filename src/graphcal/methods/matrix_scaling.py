@@ -62,5 +62,5 @@ class AffineMap(Calibration):
     shift: Tensor  # (C,)
     penalty: float
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
-        return (logits @ self.matrix.to(logits) + self.shift.to(logits)).log_softmax(-1)
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
+        return (self.matrix.to(logits).T @ logits + self.shift.to(logits)[:, None]).log_softmax(0)

@@ -23,7 +23,7 @@ from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import uniform
 from graphcal.engine.linear import mean_nll
 from graphcal.engine.node_order import fitting_order, stopping_order
-from graphcal.engine.scaling import with_predictions
+from graphcal.engine.scaling import keep_top
 from graphcal.methods.card import Card
 
 
@@ -96,8 +96,8 @@ class StretchedGaps(Calibration):
     w2: Tensor  # (C, C - 1)
     b2: Tensor  # (C - 1,)
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
-        z, order = logits.sort(-1, descending=True)
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
+        z, order = logits.sort(0, descending=True)
         weights = {name: w.to(logits) for name, w in self.named_buffers()}
-        unsorted = torch.empty_like(z).scatter(-1, order, stretched(z, weights))
-        return with_predictions(unsorted.log_softmax(-1), logits.argmax(-1))
+        unsorted = torch.empty_like(z).scatter(0, order, stretched(z.T, weights).T)
+        return keep_top(unsorted.log_softmax(0), logits)

@@ -69,6 +69,7 @@ class Sigmoids(Calibration):
     slope: Tensor  # (C,) a
     bias: Tensor  # (C,) b
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
-        odds = log_odds(logits)
-        return logsigmoid(self.slope.to(odds) * odds + self.bias.to(odds)).log_softmax(-1)
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
+        odds = log_odds(logits.T).T
+        slope, bias = self.slope.to(odds)[:, None], self.bias.to(odds)[:, None]
+        return logsigmoid(slope * odds + bias).log_softmax(0)

@@ -17,10 +17,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
+from graphcal.core import Calibration, Needs, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.linear import fit_linear
-from graphcal.engine.scaling import scaled
-from graphcal.graphs import neighbour_agreement, structure
+from graphcal.engine.scaling import scaled_columns
+from graphcal.graphs import Columns, GraphSums, MemorySums, structure
 from graphcal.methods.card import Card
 from graphcal.methods.temperature import SMALLEST_SCALE, fit_scale
 
@@ -57,7 +57,8 @@ class RatioBinnedScaling:
         on = fitting_nodes(out, on)
         z, y = out.logits[on].double(), out.graph.y[on]
         common = fit_scale(z, y)  # (1,)
-        member = torch.nn.functional.one_hot(agreement_bin(agreement(out), self.bins)[on], self.bins).double()  # (n, B)
+        share = agreement(out.logits, MemorySums(structure(out.graph)))[:, 0]  # (N,)
+        member = torch.nn.functional.one_hot(agreement_bin(share, self.bins)[on], self.bins).double()  # (n, B)
         terms = z[:, :, None] * member[:, None, :]  # (n, C, B)
         ridge = self.shrink / (len(z) * common**2)
         scales = fit_linear(torch.zeros_like(z), terms, y, ridge.expand(self.bins), start=common.expand(self.bins))
@@ -66,9 +67,15 @@ class RatioBinnedScaling:
         )
 
 
-def agreement(out: Outputs) -> Tensor:
-    """The share of neighbours with the node's own predicted class; an isolated node agrees with itself."""  # (N,)
-    return neighbour_agreement(out.pred, structure(out.graph))
+def agreement(logits: Columns, graph: GraphSums) -> Columns:
+    """Share (N, 1) of neighbours with the node's predicted class; 1 for an isolated node."""
+    pred = graph.rows(lambda z: torch.zeros_like(z).scatter(1, z.argmax(-1, keepdim=True), 1.0), logits)  # one-hot
+    return graph.rows(_share, pred, graph.neighbour_sum(pred), graph.degree)
+
+
+def _share(pred: Tensor, around: Tensor, degree: Tensor) -> Tensor:
+    count = (pred * around).sum(-1, keepdim=True).double()
+    return torch.where(degree > 0, count / degree.clamp(min=1), torch.ones_like(count))
 
 
 def agreement_bin(share: Tensor, bins: int) -> Tensor:
@@ -82,11 +89,15 @@ class BinnedScales(Calibration):
     scales: Tensor  # (B,)
     common: Tensor  # (1,) of a node whose neighbours are not known
 
-    def context(self, out: Outputs) -> Tensor:
-        """The share of neighbours that agree."""  # (N, 1)
-        return agreement(out)[:, None]
+    needs = Needs(edges=True)
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
-        share = context[:, 0]
+    def context(
+        self, logits: Columns, graph: GraphSums, hidden: Columns | None = None, inputs: Columns | None = None
+    ) -> Columns:
+        """Share of neighbours with the node's predicted class."""  # (N, 1)
+        return agreement(logits, graph)
+
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
+        share = context[0]
         scale = self.scales[agreement_bin(share.nan_to_num(0.0), len(self.scales))]
-        return scaled(logits, torch.where(share.isnan(), self.common, scale))
+        return scaled_columns(logits, torch.where(share.isnan(), self.common, scale))

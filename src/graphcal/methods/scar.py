@@ -30,9 +30,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, FinalLayer, Outputs, fitted_on, fitting_nodes, training_set_of
+from graphcal.core import Calibration, FinalLayer, Needs, Outputs, first_largest, fitted_on, fitting_nodes
 from graphcal.engine.linear import fit_linear, loo_logits, platt_targets, soft_nll
-from graphcal.graphs import structure
+from graphcal.graphs import Columns, GraphSums, graph_sums
 from graphcal.methods.card import Card
 
 FEW_NODES = 30  # fitting nodes: fewer cannot carry a weight of their own
@@ -41,44 +41,42 @@ NEAR, TRAINING = 1, 2  # where a node is; 0: elsewhere
 
 
 def pull(z: Tensor, t: Tensor, w: Tensor, scale: Tensor | None = None) -> Tensor:
-    """Eq. 9 in logit space, for logits z (n, C), centroid logits t (n, C) and weights w (n,); with a scale s: s z + w t."""
-    w = w[:, None]
+    """Eq. 9 in logit space, for logits z (C, n), centroid logits t (C, n) and weights w (n,); with a scale s: s z + w t."""
     return z + w * (t - z) if scale is None else scale * z + w * t
 
 
 def centroid_logits(gram: Tensor, bias: Tensor, pred: Tensor) -> Tensor:
-    """t = G[:, y_hat] + b: what the final layer says of the centroid of every node's predicted class."""  # (n, C)
-    return gram[:, pred].T + bias
+    """t = G[:, y_hat] + b: the final layer's logits of the centroid of every node's predicted class."""  # (C, n)
+    return gram.index_select(1, pred) + bias[:, None]
 
 
-def side_of_training(out: Outputs) -> Tensor:
-    """2 on the training set, 1 on V_F, the nodes next to it, 0 on V_S, all others; 0 everywhere without edges."""  # (N,)
-    if out.graph.get("edge_index") is None:
-        return torch.zeros_like(out.pred)
-    graph = structure(out.graph)
-    return NEAR * graph.next_to_training + TRAINING * graph.train_mask
+def side_of_training(graph: GraphSums) -> Columns:
+    """2 on the training set, 1 on V_F, the nodes next to it, 0 on V_S, all others; NaN if the set is unknown."""  # (N, 1)
+    return graph.rows(lambda near, train: NEAR * near + TRAINING * train, graph.near, graph.train)
 
 
 def pull_weights(side: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
     """Eq. 10: alpha on V_F, beta on V_S, 0 on the training set, for nodes on these sides of it."""  # (n,)
-    weight = torch.where(side == NEAR, alpha.to(side), beta.to(side))
+    weight = torch.where(side == NEAR, alpha, beta)
     return torch.where(side == TRAINING, torch.zeros_like(weight), weight)
 
 
 def guarded_pull(z: Tensor, t: Tensor, w: Tensor, pred: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Log-probabilities (n, C) that keep the predictions, and the weights (n,) after the cap."""
-    lead = _lead(z if scale is None else scale * z, pred)  # (n, C) of the predicted class over every class
-    lost = -_lead(t - z if scale is None else t, pred) * w.sign()[:, None]  # for each unit of |w|
+    """Log-probabilities (C, n) that keep the predictions, and the weights (n,) after the cap."""
+    lead = _lead(z if scale is None else scale * z, pred)  # (C, n) of the predicted class over every class
+    lost = -_lead(t - z if scale is None else t, pred) * w.sign()  # for each unit of |w|
     room = torch.where(lost > 0, lead / lost.clamp(min=torch.finfo(z.dtype).tiny), torch.inf)
-    cap = room.amin(-1) * (1 - 1e-3)  # keep a thousandth of the lead: rounding must not decide
+    cap = room.amin(0) * (1 - 1e-3)  # keep a thousandth of the lead: rounding must not decide
     w = torch.where(w.abs() > cap, w.sign() * cap, w)
-    log_probs = pull(z, t, w, scale).log_softmax(-1)
-    same = log_probs.argmax(-1) == pred  # a lead of a few ulps can still be rounded away: such a node keeps its logits
-    return torch.where(same[:, None], log_probs, z.log_softmax(-1)), w
+    log_probs = pull(z, t, w, scale).log_softmax(0)
+    same = (
+        first_largest(log_probs) == pred
+    )  # a lead of a few ulps can still be rounded away: such a node keeps its logits
+    return torch.where(same, log_probs, z.log_softmax(0)), w
 
 
 def _lead(z: Tensor, pred: Tensor) -> Tensor:
-    return z.gather(-1, pred[:, None]) - z
+    return z.gather(0, pred[None]) - z
 
 
 @dataclass(frozen=True)
@@ -133,29 +131,33 @@ class CentroidPull(Calibration):
     scale: Tensor  # () s, where there is a temperature
     gram: Tensor  # (C, C)
     bias: Tensor  # (C,)
-    train_keys: Tensor  # of the training nodes (graphcal.graphs)
     temperature: bool
     guarded: bool  # the cap on w is on
     note: str
 
-    def context(self, out: Outputs) -> Tensor:
-        """Where the node is: 0 elsewhere, 1 next to the training set, 2 in it."""  # (N, 1)
-        return side_of_training(out).to(out.logits)[:, None]
+    needs = Needs(edges=True, training=True)
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
-        """A node of which it is not known where it is (NaN) is taken to be elsewhere."""
-        log_probs, _ = self.pulled(logits, logits.argmax(-1), pull_weights(context[:, 0], self.alpha, self.beta))
-        return torch.where(context == TRAINING, logits.log_softmax(-1), log_probs)
+    def context(
+        self, logits: Columns, graph: GraphSums, hidden: Columns | None = None, inputs: Columns | None = None
+    ) -> Columns:
+        """Side of the training set: 0 elsewhere, 1 next to it, 2 in it."""  # (N, 1)
+        return side_of_training(graph)
+
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
+        """Eq. 10, then Eq. 9; a node whose side is unknown (NaN) is taken to be elsewhere."""
+        side = context[0]
+        log_probs, _ = self.pulled(logits, first_largest(logits), self._wanted(side))
+        return torch.where(side == TRAINING, logits.log_softmax(0), log_probs)
 
     def pulled(self, z: Tensor, pred: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probabilities (n, C) of nodes with logits z, predictions pred and weights w (n,), and w after the cap."""
-        t = centroid_logits(self.gram.to(z), self.bias.to(z), pred)
+        """Log-probabilities (C, n) of nodes with logits z (C, n), predictions and weights w (n,), and w after the cap."""
+        t, w = centroid_logits(self.gram.to(z), self.bias.to(z), pred), w.to(z)
         scale = self.scale.to(z) if self.temperature else None
-        return guarded_pull(z, t, w, pred, scale) if self.guarded else (pull(z, t, w, scale).log_softmax(-1), w)
+        return guarded_pull(z, t, w, pred, scale) if self.guarded else (pull(z, t, w, scale).log_softmax(0), w)
 
     def weights(self, out: Outputs) -> Tensor:
         """w of every node, after the cap; 0 on the training set."""  # (N,)
-        return self.pulled(out.logits, out.pred, self.wanted(out))[1]
+        return self.pulled(out.logits.T, out.pred, self.wanted(out))[1]
 
     def capped(self, out: Outputs) -> Tensor:
         """The nodes whose weight is held back, because with all of it their prediction would change."""  # (N,) bool
@@ -163,7 +165,10 @@ class CentroidPull(Calibration):
 
     def wanted(self, out: Outputs) -> Tensor:
         """w of every node, before the cap."""  # (N,)
-        return pull_weights(self.context(out)[:, 0], self.alpha, self.beta)
+        return self._wanted(self.context_of(out)[:, 0]).to(out.logits)
+
+    def _wanted(self, side: Tensor) -> Tensor:
+        return pull_weights(side, self.alpha, self.beta)
 
 
 # --------------------------------------------------------------------------------------------------------------- fitting
@@ -176,7 +181,7 @@ class ScarObjective:
         final = final_layer_of(out)
         self.temperature, self.y = temperature, out.graph.y[on]
         self.z = out.logits[on].double()  # (n, C)
-        t = centroid_logits(final.gram, final.bias, out.pred[on]).double()  # (n, C)
+        t = centroid_logits(final.gram, final.bias, out.pred[on]).T.double()  # (n, C)
         self.direction = t if temperature else t - self.z  # of the logits, as w grows
         self.target = platt_targets(self.y, self.z)  # (n, C) the labels, smoothed if the model has them all right
         self.own_nll = self.nll(self.z)
@@ -223,7 +228,8 @@ def fit_pull(
     """Eq. 10 with the weights that are given; the others, and the scale, are those of least NLL on the nodes ``on``."""
     on = fitting_nodes(out, on)
     objective = ScarObjective(out, on, temperature)
-    near = side_of_training(out)[on] == NEAR
+    graph = graph_sums(out.graph)
+    near = torch.zeros_like(on[on]) if graph is None else graph.near[on, 0] == 1
     sides = torch.stack([near, ~near], -1).double()  # (n, 2) V_F, V_S
     weights, free = sides.new_tensor([alpha or 0.0, beta or 0.0]), torch.tensor([alpha is None, beta is None])
     theta, loo_nll = sides.new_ones(1), torch.nan
@@ -236,8 +242,8 @@ def fit_pull(
     fitted = centroid_pull(out, on, weights, scale, guarded)
     if not free.all():
         return fitted  # a weight that is given is used, whatever it does
-    log_probs, _ = fitted.pulled(out.logits[on], out.pred[on], fitted.wanted(out)[on])
-    elsewhere, _ = fitted.pulled(out.logits[on], out.pred[on], fitted.beta.expand(len(log_probs)))
+    log_probs = fitted.pulled(out.logits[on].T, out.pred[on], fitted.wanted(out)[on])[0].T
+    elsewhere = fitted.pulled(out.logits[on].T, out.pred[on], fitted.beta.expand(len(log_probs)))[0].T
     fitted.fitted_on["worth_of_training_set"] = objective.nll(elsewhere) - objective.nll(log_probs)
     note = objective.rejection(loo_nll, log_probs)
     return centroid_pull(out, on, torch.zeros(2), None, guarded, note) if note else fitted
@@ -258,5 +264,4 @@ def centroid_pull(
         guarded=guarded,
         note=note,
         **fitted_on(out, on),
-        **training_set_of(out),
     )

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu, one_hot, softplus
 
-from graphcal.core import Calibration, Outputs, fitted_on
+from graphcal.core import Calibration, Needs, Outputs, fitted_on
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import uniform
 from graphcal.engine.linear import mean_nll
@@ -171,7 +171,7 @@ def temperatures(own: Tensor, others: Tensor, row: Tensor, col: Tensor, attentio
 class SimilarityTemperature(Calibration):
     """What `SimCalib` fits."""
 
-    reads_hidden: ClassVar[bool] = True
+    needs = Needs(edges=True, hidden=True, whole_graph=True)
 
     theta: Tensor  # (F,)
     w1: Tensor  # (F, 16)

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
+from graphcal.core import Calibration, Needs, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.linear import mean_nll
 from graphcal.engine.scaling import scaled
 from graphcal.graphs import structure
@@ -119,6 +119,8 @@ def nearest(points: Tensor, centres: Tensor) -> Tensor:
 
 class GroupScales(Calibration):
     """What `SimiMailbox` fits."""
+
+    needs = Needs(edges=True, whole_graph=True)
 
     scales: Tensor  # (G,)
     centres: Tensor  # (G, 2)

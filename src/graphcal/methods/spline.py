@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
+from graphcal.core import Calibration, Outputs, first_largest, fitted_on, fitting_nodes
 from graphcal.methods.card import Card
 from graphcal.methods.isotonic import interpolate
 
@@ -92,9 +92,8 @@ class ConfidenceCurve(Calibration):
     x: Tensor  # (K,) confidences seen
     y: Tensor  # (K,) what they should have been
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
-        log_probs = logits.log_softmax(-1)
-        top = logits.argmax(-1, keepdim=True)
-        conf = interpolate(log_probs.gather(-1, top).exp(), self.x.to(log_probs), self.y.to(log_probs))  # (N, 1)
-        rest = log_probs.scatter(-1, top, -torch.inf).logsumexp(-1, keepdim=True)  # log(1 - conf before)
-        return (log_probs - rest + torch.log1p(-conf)).scatter(-1, top, conf.log()).log_softmax(-1)
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
+        log_probs, top = logits.log_softmax(0), first_largest(logits)[None]
+        conf = interpolate(log_probs.gather(0, top).exp(), self.x.to(log_probs), self.y.to(log_probs))  # (1, n)
+        rest = log_probs.scatter(0, top, -torch.inf).logsumexp(0)  # log(1 - conf before)
+        return (log_probs - rest + torch.log1p(-conf)).scatter(0, top, conf.log()).log_softmax(0)

@@ -55,7 +55,7 @@ class StructuredMatrixScaling:
         logits, y, C = out.logits[nodes].double(), out.graph.y[nodes], out.num_classes
         scale = fit_scale(logits, y)
         share = 1 / (len(nodes) + 1)
-        x = with_intercept(_smoothed(logits, scale, share))
+        x = with_intercept(_smoothed(logits.T, scale, share).T)
         ridge = torch.full((C + 1, C), C * (C - 1.0), dtype=torch.double, device=x.device)  # M, then D and b
         ridge[range(C), range(C)] = C
         ridge[-1] = C
@@ -72,13 +72,13 @@ class StructuredMap(Calibration):
     shift: Tensor  # (C,)
     share: float  # of the uniform distribution
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
         x = _smoothed(logits, self.scale.to(logits), self.share)
-        return (x @ self.matrix.to(x) + self.shift.to(x)).log_softmax(-1)
+        return (self.matrix.to(x).T @ x + self.shift.to(x)[:, None]).log_softmax(0)
 
 
 def _smoothed(logits: Tensor, scale: Tensor, share: float) -> Tensor:
-    """log of softmax(s z) mixed with so much of the uniform distribution."""  # (n, C)
-    log_probs = (scale * logits).log_softmax(-1)
-    uniform = torch.full_like(log_probs, math.log(share / logits.shape[1]))
+    """log of softmax(s z) mixed with a share of the uniform distribution."""  # (C, n)
+    log_probs = (scale * logits).log_softmax(0)
+    uniform = torch.full_like(log_probs, math.log(share / len(logits)))
     return torch.logaddexp(log_probs + math.log1p(-share), uniform)

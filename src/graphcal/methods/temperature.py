@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.linear import fit_linear
-from graphcal.engine.scaling import scaled
+from graphcal.engine.scaling import scaled_columns
 from graphcal.methods.card import Card
 
 SMALLEST_SCALE = 1e-3  # T <= 1000: a model whose logits carry no information gets (almost) uniform confidence
@@ -66,5 +66,5 @@ class Temperature(Calibration):
     def temperature(self) -> float:
         return float(1 / self.scale)
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
-        return scaled(logits, self.scale)
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
+        return scaled_columns(logits, self.scale)

@@ -57,5 +57,6 @@ class ScaleAndShift(Calibration):
     scale: Tensor  # (C,)
     shift: Tensor  # (C,)
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
-        return (self.scale.to(logits) * logits + self.shift.to(logits)).log_softmax(-1)
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
+        scale, shift = self.scale.to(logits)[:, None], self.shift.to(logits)[:, None]
+        return (scale * logits + shift).log_softmax(0)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from graphcal.core import Calibration, Outputs, fitted_on
+from graphcal.core import Calibration, Needs, Outputs, fitted_on
 from graphcal.engine.adam import Weights, adam
 from graphcal.engine.draws import dropout, uniform
 from graphcal.engine.linear import mean_nll
@@ -116,6 +116,8 @@ def wavelets(graph: Structure, order: int, heat: float, dtype: torch.dtype) -> T
 
 class WaveletTemperature(Calibration):
     """What `WATS` fits."""
+
+    needs = Needs(edges=True, whole_graph=True)
 
     w1: Tensor  # (K + 1, hidden)
     b1: Tensor  # (hidden,)

@@ -14,11 +14,10 @@ reading    `read_table`: all of the above in one call
 arrays     scores in memory: NumPy, torch, pandas, Arrow
 calibration  `gc.calibrate`, and a table of files calibrated
 estimator  `CalibratedScores`, for scikit-learn
-columnar, stacked_blocks  calibrated blocks (C, n)
-scorer     one function, RecordBatch -> RecordBatch
+scorer     one function, RecordBatch -> RecordBatch; calibrated blocks (C, n)
 profiles   what predictions are like; drift
-contexts   what a graph-aware calibration reads off the edges, for a table of any size
-edge_files, row_numbers, edge_blocks, disk_columns, disk_contexts  its parts: ids, row numbers, blocks of edges, matrices, facts
+contexts   the context of a graph-aware calibration, for a table of any size
+edge_files, row_numbers, edge_blocks, disk_columns, disk_contexts  its parts: ids, row numbers, blocks of edges, matrices, sums
 jobs       a table cut into files to write
 execution  threads, processes, Ray
 scoring    `score`: all of that for a table of any size

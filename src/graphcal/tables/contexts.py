@@ -1,10 +1,9 @@
-"""What a graph-aware calibration reads off the graph around every row, computed once for a whole table of any size.
+"""Compute graph context for tables that do not fit in memory.
 
     predictions -> logits (C, N) and ids in files      ids at the ends of edges -> row numbers -> blocks of edges in files
-    both -> context (N, K) in a file, of which a job of scoring reads its rows
+    both -> calibration.context -> (K, N) in a file, of which a job of scoring reads its rows
 
-Nothing in memory grows with the table or with the edges: see `edge_blocks`, `row_numbers`, `disk_contexts`. A calibration of
-another package, or one that reads labels of neighbours, computes its context on the whole graph in memory.
+Memory is bounded by one batch: see `edge_blocks`, `row_numbers`, `disk_contexts`.
 
 Everything lies in a hidden folder of the output. When a killed command is given again, a context that was finished is used; what
 was not is made anew. The folder goes when all is done, and when anything is refused.
@@ -12,25 +11,21 @@ was not is made anew. The folder goes when all is done, and when anything is ref
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import torch
-from torch_geometric.data import Data
 
-from graphcal.core import Calibration, Outputs
-from graphcal.files import one_process, write_atomically
-from graphcal.tables.disk_columns import DiskColumns, DiskRows
-from graphcal.tables.disk_contexts import ROWS, Context, DiskGraph, context_on_disk, is_known_on_disk
+from graphcal.files import one_process, sha256_of, write_atomically
+from graphcal.tables.disk_columns import DiskColumns
+from graphcal.tables.disk_contexts import DiskSums, Progress
 from graphcal.tables.edge_blocks import write_blocks
 from graphcal.tables.edge_files import ENDS, about_how_many, edge_batches
 from graphcal.tables.jobs import digest, fingerprints
@@ -41,7 +36,6 @@ from graphcal.tables.shards import BATCH, rows_of, shards_of
 from graphcal.tables.sources import Source
 from graphcal.tables.splits import training_ids
 
-Progress = Callable[[str, int, int], None] | None
 PREFIX = ".graph-"  # of the hidden folder
 
 
@@ -88,14 +82,14 @@ class GraphFiles:
 
 @dataclass(frozen=True)
 class TableContext:
-    """The context of all rows, in a file; ``starts`` is the first row of every shard."""
+    """The context (K, N) of all rows, in a file; ``starts`` is the first row of every shard."""
 
-    rows: DiskRows
+    columns: DiskColumns
     starts: Mapping[str, int]
     digest: str
 
     def read(self, first_row: int, count: int) -> np.ndarray:
-        return self.rows.read(first_row, count)  # (n, K)
+        return self.columns.read(slice(first_row, first_row + count))  # (K, n)
 
 
 @contextmanager
@@ -104,7 +98,7 @@ def edges_context(
 ) -> Iterator[TableContext]:
     """The context of all rows of a table, in a folder that is there as long as it is used."""
     calibration = files.scorer.calibration
-    if type(calibration).from_context is Calibration.from_context:
+    if calibration.needs.whole_graph or calibration.needs.same_graph:
         raise ValueError(
             f"{type(calibration).__name__} needs the whole graph at once and cannot score a table in parts: calibrate the table "
             "itself (graphcal calibrate), or choose graph-scaling, scar or rbs"
@@ -131,10 +125,11 @@ def finished_context(folder: Path, made_from: str) -> TableContext | None:
     path = folder / "context.json"
     if not path.exists():
         return None
-    found = json.loads(path.read_text(encoding="utf-8"))
-    if found["made_from"] != made_from:
+    record = json.loads(path.read_text(encoding="utf-8"))
+    if record["made_from"] != made_from:
         return None
-    return TableContext(DiskRows(folder / "context", found["width"]), found["starts"], found["digest"])
+    columns = DiskColumns(folder / "context", record["width"], record["rows"], record["dtype"])
+    return TableContext(columns, record["starts"], record["digest"])
 
 
 def make_context(files: GraphFiles, folder: Path, made_from: str, workers: int, progress: Progress) -> TableContext:
@@ -143,22 +138,18 @@ def make_context(files: GraphFiles, folder: Path, made_from: str, workers: int, 
     numbers.refuse_duplicates()
     ends = ((s, t) for s, t in numbers.of(edge_batches(files.edges, files.columns), len(ENDS), files.edges))
     train = None if files.train_ids is None else training_set(files.train_ids, files.columns, numbers, folder)
-    calibration = files.scorer.calibration
-    with torch.no_grad():
-        if is_known_on_disk(calibration):
-            blocks = write_blocks(folder / "edges", numbers.rows, ends, about_how_many(files.edges), progress)
-            width, rows = context_on_disk(calibration, DiskGraph(logits, blocks, train, folder, workers, progress))
-        else:
-            width, rows = context_in_memory(calibration, logits, list(ends), train)
-        total = write_context(folder / "context", numbers.rows, rows, progress)
-    for path in folder.iterdir():  # but the context itself
+    blocks = write_blocks(folder / "edges", numbers.rows, ends, about_how_many(files.edges), progress)
+    made = files.scorer.calibration.context(logits, DiskSums(blocks, train, folder, workers, progress))
+    columns = replace(made, path=made.path.rename(folder / "context"))
+    for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
-        elif path.name != "context":
+        elif path != columns.path:
             path.unlink()
-    found = {"made_from": made_from, "width": width, "starts": starts, "digest": total}
-    write_atomically(folder / "context.json", json.dumps(found))
-    return TableContext(DiskRows(folder / "context", width), starts, total)
+    size = {"width": columns.width, "rows": columns.num_rows, "dtype": columns.dtype}
+    record = {"made_from": made_from, "starts": starts, "digest": sha256_of(columns.path), **size}
+    write_atomically(folder / "context.json", json.dumps(record))
+    return TableContext(columns, starts, record["digest"])
 
 
 def spooled(
@@ -195,30 +186,3 @@ def training_set(path: Path, columns: Mapping[str, str], numbers: RowNumbers, fo
 
 def refuse_strange_ids(where: str | Path, ids: int, different: int, example: object) -> NoReturn:
     raise ValueError(f"{where}: {ids:,} ids have no prediction (first: {example!r})")
-
-
-def context_in_memory(
-    calibration: Calibration, logits: DiskColumns, ends: list[tuple[np.ndarray, np.ndarray]], train: DiskColumns | None
-) -> Context:
-    """By the calibration's own function, on the whole graph."""
-    edges = np.concatenate([np.stack(pair) for pair in ends], 1) if ends else np.empty((2, 0), np.int64)
-    everything = slice(0, logits.num_rows)
-    graph = Data(edge_index=torch.from_numpy(edges), num_nodes=logits.num_rows)
-    if train is not None:
-        graph.train_mask = torch.from_numpy(train.read(everything)[0] != 0)
-    outputs = Outputs(torch.from_numpy(np.ascontiguousarray(logits.read(everything).T)), graph)
-    context = calibration.context(outputs)
-    return context.shape[1], lambda rows: context[rows]
-
-
-def write_context(path: Path, count: int, rows_of: Callable[[slice], torch.Tensor], progress: Progress) -> str:
-    """The context of all rows into a file; gives the digest of its bytes."""
-    total = hashlib.sha256()
-    with open(path, "wb") as file:
-        for at in range(0, count, ROWS):
-            if progress:
-                progress("reading neighbourhoods", at, count)
-            rows = rows_of(slice(at, min(at + ROWS, count))).float().contiguous().numpy()
-            total.update(rows.data)
-            rows.tofile(file)
-    return total.hexdigest()

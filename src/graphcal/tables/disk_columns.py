@@ -1,28 +1,18 @@
-"""Matrices that lie in a file, for what has a number or more per node and need not be in memory: read and written in parts.
+"""Matrices (V, N) in a file, column after column as in the blocks of a table; read and written in parts.
 
-`DiskColumns` (V, N) lies column after column, as the blocks of a table do; `DiskRows` (N, K) row after row. Both read by copying,
-not by mapping: what is in memory is what was asked for.
+Parts are copied, not mapped: in memory is only the part that is read.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-
-
-class ColumnSource(Protocol):
-    """Anything that gives parts of a matrix (V, N)."""
-
-    @property
-    def width(self) -> int: ...
-
-    def read(self, rows: slice, columns: slice = slice(None)) -> Array: ...
 
 
 @dataclass(frozen=True)
@@ -44,11 +34,11 @@ class DiskColumns:
     def read(self, rows: slice, columns: slice = slice(None)) -> Array:
         """(v, n) of some rows and columns."""
         first, last, _ = rows.indices(self.num_rows)
-        places = range(*columns.indices(self.width))
-        block = np.empty((len(places), last - first), dtype=self.dtype)
+        numbers = range(*columns.indices(self.width))
+        block = np.empty((len(numbers), last - first), dtype=self.dtype)
         with open(self.path, "rb", buffering=0) as file:
-            for column, place in zip(block, places):
-                file.seek((place * self.num_rows + first) * block.itemsize)
+            for column, number in zip(block, numbers):
+                file.seek((number * self.num_rows + first) * block.itemsize)
                 file.readinto(column.data)
         return block
 
@@ -59,20 +49,6 @@ class DiskColumns:
             for k, column in enumerate(block):
                 file.seek(((first_column + k) * self.num_rows + first_row) * size)
                 _write_all(file, np.ascontiguousarray(column, dtype=self.dtype))
-
-
-@dataclass(frozen=True)
-class DiskRows:
-    """N rows of K single-precision numbers."""
-
-    path: Path
-    width: int
-
-    def read(self, first_row: int, count: int) -> Array:
-        """(n, K)."""
-        at = 4 * self.width * first_row
-        values: Array = np.fromfile(self.path, np.float32, self.width * count, offset=at)
-        return values.reshape(count, self.width)
 
 
 def _write_all(file: Any, values: Array) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphcal.tables.disk_columns import ColumnSource, DiskColumns
+from graphcal.tables.disk_columns import DiskColumns
 
 BITS = 20  # of a node's place in its part, at most
 FEWEST_BITS = 10
@@ -165,7 +165,7 @@ def reached(blocks: EdgeBlocks, start: DiskColumns, to: Path) -> DiskColumns:
 
 def neighbour_sum(
     blocks: EdgeBlocks,
-    values: ColumnSource,
+    values: DiskColumns,
     to: Path,
     workers: int,
     progress: Callable[[str, int, int], None] | None = None,

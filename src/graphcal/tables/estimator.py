@@ -19,8 +19,8 @@ from torch_geometric.data import Data
 from graphcal.core import Outputs
 from graphcal.tables.blocks import both_classes
 from graphcal.tables.calibration import fit
-from graphcal.tables.columnar import calibrated_block
 from graphcal.tables.kinds import kind_named, kind_of
+from graphcal.tables.scorer import calibrated_block
 
 
 class CalibratedScores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
 
-from graphcal.core import Calibration
+from graphcal.core import BLOCK, Calibration, first_largest
 from graphcal.tables.blocks import check_columns, numbers_of, scores_of
 from graphcal.tables.classes import Classes, number_type
-from graphcal.tables.columnar import calibrated_block
 from graphcal.tables.fitted_tables import FittedTable
 from graphcal.tables.kinds import MANY, Kind, digits_of, kind_named, kind_of
 from graphcal.tables.layouts import TableLayout, find_layout, is_calibrated, is_calibrated_name
@@ -46,7 +46,7 @@ class Scorer:
     keep_scores: bool = False
 
     def __call__(self, batch: Batch, context: Array | None = None) -> Batch:
-        """The batch with calibrated columns; ``context`` (n, K) is what the calibration reads off the graph around each row."""
+        """The batch with calibrated columns; ``context`` (K, n) is the calibration's context of each row."""
         return self.profiled(batch, context)[0]
 
     def map(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -94,6 +94,29 @@ class Scorer:
         else:
             scores = scores_of(batch, self.layout, where, len(self.classes))
         return self.kind.logits(scores, where, first_row)
+
+
+def calibrated_block(
+    calibration: Calibration, logits: Sequence[Array] | Array, context: Array | None = None
+) -> tuple[Array, Array]:
+    """Probabilities (C, n) and predicted classes (n,) of logits, C columns (n,), and context (K, n)."""
+    classes, n = len(logits), len(logits[0])
+    probs, pred = reused_block(classes, n), np.empty(n, dtype=number_type(classes))
+    for at in range(0, n, BLOCK):
+        rows = slice(at, at + BLOCK)
+        z = torch.from_numpy(np.stack([column[rows] for column in logits]))
+        around = z[:0] if context is None else torch.from_numpy(np.ascontiguousarray(context[:, rows]))
+        with torch.inference_mode():
+            log_probs = calibration.kernel(z, around)
+            torch.exp(log_probs, out=torch.from_numpy(probs[:, rows]))
+            pred[rows] = first_largest(log_probs).numpy()
+    return probs, pred
+
+
+def reused_block(count: int, n: int) -> Array:
+    """A block (C, n) to be written to, from Arrow's pool, which keeps the memory of blocks that nobody reads any more; NumPy
+    gives it back, and asking the system for pages costs several per cent of scoring."""
+    return np.frombuffer(pa.allocate_buffer(4 * count * n), dtype=np.float32).reshape(count, n)
 
 
 def confidence_of(probs: Array, pred: Array) -> Array:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from graphcal.engine.threads import one_thread
 from graphcal.files import atomic_file, check_writable, write_atomically
 from graphcal.persist import restore
 from graphcal.tables.contexts import GraphFiles, Progress, TableContext, edges_context
@@ -97,10 +98,11 @@ def score(
         made_from = key, context.digest if context else ""
         jobs = [replace(job, record=record_of(job, files, inputs, made_from, out, predictions)) for job in jobs]
         work = partial(score_job, scorer, files, context, scorer.schema(sample.schema))
-        for result in run_jobs(work, jobs, engine, workers, address):
-            found.append(result)
-            if progress:
-                progress("scoring", len(found), len(jobs))
+        with one_thread():  # of torch in every worker
+            for result in run_jobs(work, jobs, engine, workers, address):
+                found.append(result)
+                if progress:
+                    progress("scoring", len(found), len(jobs))
     summary = summarised(fitted.profile, found, len(scorer.classes))
     notes = notes_on(scorer, fitted, edges is not None, train_ids is not None)
     if removed := remove_stale(out, jobs, predictions):
@@ -113,12 +115,12 @@ def score(
 def notes_on(scorer: Scorer, fitted: FittedTable, edges: bool, train_ids: bool) -> list[str]:
     """What a reader of scored rows should know of how they were read."""
     notes = []
-    if scorer.calibration.reads_graph and fitted.training_rows and not train_ids:
+    if scorer.calibration.needs.training and fitted.training_rows and not train_ids:
         notes.append(
             f"the calibrator was fitted beside {fitted.training_rows:,} training rows; without --train-ids every row is taken "
             "for a new one"
         )
-    if not scorer.calibration.reads_graph and (edges or train_ids):
+    if not scorer.calibration.needs.edges and (edges or train_ids):
         notes.append("the calibrator reads no graph: --edges and --train-ids are not used")
     if fitted.kind and scorer.kind.digits != fitted.digits:
         before = "not rounded" if fitted.digits is None else f"rounded to {fitted.digits}"
@@ -141,7 +143,7 @@ def context_of(
     progress: Progress,
 ) -> AbstractContextManager[TableContext | None]:
     """What the calibration reads off the edges; nothing where it reads none."""
-    if not scorer.calibration.reads_graph:
+    if not scorer.calibration.needs.edges:
         return nullcontext()
     if edges is None:
         raise ValueError(

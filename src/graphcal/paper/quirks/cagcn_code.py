@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from graphcal.core import Calibration, Outputs, fitted_on
+from graphcal.core import Calibration, Needs, Outputs, fitted_on
 from graphcal.engine.scaling import scaled
 from graphcal.methods.cagcn import NodeScaleGCN, NodeScaleSettings, fit_node_scale, scale_of_every_node
 from graphcal.methods.card import Card
@@ -73,6 +73,8 @@ class CaGCNofGATS(NodeScaleSettings):
 
 class SoftplusScaleGCN(Calibration):
     """What `CaGCNofGATS` fits."""
+
+    needs = Needs(edges=True, whole_graph=True)
 
     w1: Tensor  # (C, 16)
     b1: Tensor  # (16,)

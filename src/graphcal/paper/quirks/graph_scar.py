@@ -19,7 +19,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes, training_set_of
+from graphcal.core import Calibration, Needs, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.graph_columns import node_features
 from graphcal.engine.linear import TINY_RIDGE, LinearFit, NewtonState, fit_linear, loo_logits
 from graphcal.graphs import structure
@@ -72,25 +72,22 @@ class GraphPull(Calibration):
     std: Tensor  # (8,)
     gram: Tensor  # (C, C)
     bias: Tensor  # (C,)
-    train_keys: Tensor  # of the training nodes (graphcal.graphs)
     guarded: bool  # the cap on w is on
     note: str
 
-    def context(self, out: Outputs) -> Tensor:
-        """The eight features of every node, and 1 on the training set."""  # (N, 9)
-        return torch.cat([node_features(out), structure(out.graph).train_mask[:, None].double()], 1)
+    needs = Needs(edges=True, training=True, whole_graph=True)
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
-        """A feature that is not known (NaN) has the mean of the fitted nodes."""
-        log_probs, _ = self.pulled(logits, logits.argmax(-1), self._design(context[:, :-1]))
-        return torch.where(context[:, -1:] == 1, logits.log_softmax(-1), log_probs)
+    def forward(self, out: Outputs) -> Tensor:
+        log_probs, _ = self.pulled(out.logits, out.pred, self._design(node_features(out)))
+        return torch.where(structure(out.graph).train_mask[:, None], out.logits.log_softmax(-1), log_probs)
 
     def pulled(self, z: Tensor, pred: Tensor, design: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities (n, C) of nodes with logits z, predictions pred and rows x of the design, and w after the cap."""
         w = (design @ self.pull.double()).to(z)
-        s = (design @ self.scale.double()).to(z).clamp(min=SMALLEST_SCALE)[:, None]
-        t = centroid_logits(self.gram.to(z), self.bias.to(z), pred)
-        return guarded_pull(z, t, w, pred, s) if self.guarded else (pull(z, t, w, s).log_softmax(-1), w)
+        s = (design @ self.scale.double()).to(z).clamp(min=SMALLEST_SCALE)
+        t, z = centroid_logits(self.gram.to(z), self.bias.to(z), pred), z.T
+        log_probs, w = guarded_pull(z, t, w, pred, s) if self.guarded else (pull(z, t, w, s).log_softmax(0), w)
+        return log_probs.T, w
 
     def weights(self, out: Outputs) -> Tensor:
         """w of every node, after the cap; 0 on the training set."""  # (N,)
@@ -126,7 +123,7 @@ def fit_graph_pull(out: Outputs, on: Tensor, guarded: bool = True) -> GraphPull:
         scale, pull = theta.to(like).chunk(2)
         return GraphPull(
             scale=scale, pull=pull, mean=mean.to(like), std=std.to(like), gram=final.gram.to(like), bias=final.bias.to(like),
-            guarded=guarded, note=note, **fitted_on(out, on), **training_set_of(out),
+            guarded=guarded, note=note, **fitted_on(out, on),
         )  # fmt: skip
 
     fitted = graph_pull(theta)

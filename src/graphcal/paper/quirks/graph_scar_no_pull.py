@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Outputs, fitting_nodes, training_set_of
+from graphcal.core import Outputs, fitting_nodes
 from graphcal.engine.graph_columns import node_features
 from graphcal.engine.linear import fit_linear, loo_logits
 from graphcal.methods.card import Card
@@ -54,7 +54,7 @@ class GraphScaleAlone:
             return GraphPull(
                 scale=scale.to(like), pull=torch.zeros_like(scale).to(like), mean=mean.to(like), std=std.to(like),
                 gram=final.gram.to(like), bias=final.bias.to(like), guarded=True, note=note,
-                num_classes=out.num_classes, **training_set_of(out),
+                num_classes=out.num_classes,
             )  # fmt: skip
 
         fitted = scaled(scale)

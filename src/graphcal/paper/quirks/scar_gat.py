@@ -15,7 +15,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes, training_set_of
+from graphcal.core import Calibration, Needs, Outputs, fitted_on, fitting_nodes
+from graphcal.graphs import MemorySums, structure
 from graphcal.methods.card import Card
 from graphcal.methods.scar import pull_weights, side_of_training
 from graphcal.models.gat import GATReplicas
@@ -45,7 +46,7 @@ class SCARofGATCode:
         """Nothing is fitted: both weights are given."""
         fitting_nodes(out, on)
         alpha, beta = out.logits.new_tensor([self.alpha, self.beta])
-        return MixBeforeAttention(alpha=alpha, beta=beta, **fitted_on(out, on), **training_set_of(out))
+        return MixBeforeAttention(alpha=alpha, beta=beta, **fitted_on(out, on))
 
 
 class MixBeforeAttention(Calibration):
@@ -53,7 +54,8 @@ class MixBeforeAttention(Calibration):
 
     alpha: Tensor  # ()
     beta: Tensor  # ()
-    train_keys: Tensor  # of the training nodes (graphcal.graphs)
+
+    needs = Needs(edges=True, training=True, whole_graph=True)
 
     def forward(self, out: Outputs) -> Tensor:
         handle = out.model
@@ -63,7 +65,8 @@ class MixBeforeAttention(Calibration):
                 "scar-gat-code runs the last attention layer again: it needs the outputs of graphcal.train with backbone "
                 "'gat' and one output head"
             )
-        w = pull_weights(side_of_training(out).to(out.logits), self.alpha, self.beta)
+        side = side_of_training(MemorySums(structure(out.graph)))[:, 0]
+        w = pull_weights(side, self.alpha, self.beta)
         field = handle.full_graph()
         with torch.no_grad():
             x = gat.hidden(field, None)  # (1, N, D)

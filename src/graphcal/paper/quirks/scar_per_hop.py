@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes, training_set_of
+from graphcal.core import Calibration, Needs, Outputs, fitted_on, fitting_nodes
 from graphcal.graphs import UNREACHABLE, structure
 from graphcal.methods.card import Card
 from graphcal.methods.scar import FEW_NODES, SCAR, ScarObjective, centroid_logits, final_layer_of, guarded_pull
@@ -54,7 +54,6 @@ class SCARPerHop:
                 bias=final.bias.to(like),
                 note=note,
                 **fitted_on(out, on),
-                **training_set_of(out),
             )
 
         fitted = hop_pull(weights)
@@ -74,8 +73,9 @@ class HopPull(Calibration):
     hop_weights: Tensor  # (4,)
     gram: Tensor  # (C, C)
     bias: Tensor  # (C,)
-    train_keys: Tensor  # of the training nodes (graphcal.graphs)
     note: str
+
+    needs = Needs(edges=True, training=True, whole_graph=True)
 
     def forward(self, out: Outputs) -> Tensor:
         log_probs, _ = self.pulled(out.logits, out.pred, hop_columns(out))
@@ -84,4 +84,5 @@ class HopPull(Calibration):
     def pulled(self, z: Tensor, pred: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities (n, C) of nodes with logits z, predictions pred and one-hot distances, and w after the cap."""
         t = centroid_logits(self.gram.to(z), self.bias.to(z), pred)
-        return guarded_pull(z, t, (columns @ self.hop_weights.double()).to(z), pred)
+        log_probs, w = guarded_pull(z.T, t, (columns @ self.hop_weights.double()).to(z), pred)
+        return log_probs.T, w

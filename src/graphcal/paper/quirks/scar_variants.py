@@ -84,7 +84,7 @@ class SharedSCAR:
         objective = ScarObjective(out, on)
         weight, loo_nll = objective.minimise(torch.ones_like(objective.z[:, :1]))
         fitted = centroid_pull(out, on, weight.repeat(2))
-        log_probs, _ = fitted.pulled(out.logits[on], out.pred[on], fitted.wanted(out)[on])
+        log_probs = fitted.pulled(out.logits[on].T, out.pred[on], fitted.wanted(out)[on])[0].T
         note = objective.rejection(loo_nll, log_probs)
         return centroid_pull(out, on, torch.zeros(2), note=note) if note else fitted
 

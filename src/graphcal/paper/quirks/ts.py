@@ -22,7 +22,7 @@ from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.linear import mean_nll
-from graphcal.engine.scaling import scaled
+from graphcal.engine.scaling import scaled_columns
 from graphcal.methods.card import Card
 from graphcal.methods.temperature import fit_scale
 
@@ -145,7 +145,7 @@ class FreeTemperature(Calibration):
     def temperature(self) -> float:
         return float(1 / self.scale)
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
         if float(self.scale) > 0:
-            return scaled(logits, self.scale)
-        return (self.scale.to(logits) * logits).log_softmax(-1)
+            return scaled_columns(logits, self.scale)
+        return (self.scale.to(logits) * logits).log_softmax(0)
