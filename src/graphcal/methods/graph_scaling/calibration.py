@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from graphcal.core import Calibration, Needs
+from graphcal.core import Calibration, Needs, first_largest
+from graphcal.engine.scaling import raised
+from graphcal.graphs import Columns, GraphSums
 from graphcal.methods.graph_scaling.columns import (
     CLASS_ENTRIES,
     GRAPH_COVARIATES,
@@ -87,48 +88,51 @@ class GraphScaled(Calibration):
 
     @property
     def needs(self) -> Needs:  # type: ignore[override]
-        return Needs(
-            edges=self.edges, hidden=self.hidden_rotation is not None, inputs=self.inputs_rotation is not None
-        )
+        return Needs(edges=self.edges, hidden=self.hidden_rotation is not None, inputs=self.inputs_rotation is not None)
 
     @property
     def level(self) -> str:
         """Columns of the highest level."""
-        names = ["logits", *["edges"] * self.needs.edges, *["hidden"] * self.needs.hidden, *["inputs"] * self.needs.inputs]
+        names = [
+            "logits",
+            *["edges"] * self.needs.edges,
+            *["hidden"] * self.needs.hidden,
+            *["inputs"] * self.needs.inputs,
+        ]
         return " · ".join(names)
 
     # ----------------------------------------------------------------------------------------------------------- context
 
-    def context(self, logits: Tensor, graph: Any, hidden: Tensor | None = None, inputs: Any = None) -> Tensor:
+    def context(
+        self, logits: Columns, graph: GraphSums, hidden: Columns | None = None, inputs: Columns | None = None
+    ) -> Columns:
         """Covariates, opinions v1 and v2, and the components of hidden representation and inputs (N, K)."""
-        rows = _whole if graph is None else graph.rows
-        columns = []
-        if self.edges and graph is not None:
+        rows, columns = graph.rows, []
+        if self.edges:
             opinions = rows(partial(opinion_rows, scale=self.scale), logits)
             one = graph.neighbour_sum(opinions)
             two = graph.neighbour_sum(one)
             columns.append(rows(graph_rows, opinions, one, two, graph.reciprocal))
-        elif self.edges:
-            columns.append(rows(partial(_unknown, width=self._graph_width), logits))
         if self.hidden_rotation is not None:
-            columns.append(self._components("hidden", rows, logits, hidden))
+            columns.append(self._components("hidden", graph, logits, hidden))
         if self.inputs_rotation is not None:
-            columns.append(self._components("inputs", rows, logits, self._input_values(rows, graph, inputs)))
-        return columns[0] if len(columns) == 1 else rows(_side_by_side, logits, *columns)
+            columns.append(self._components("inputs", graph, logits, self._input_values(graph, inputs)))
+        return rows(side_by_side, logits, *columns)
 
-    def _components(self, name: str, rows: Any, logits: Tensor, values: Tensor | None) -> Any:
-        centre, rotation, low, high = (getattr(self, f"{name}_{part}") for part in ("centre", "rotation", "low", "high"))
+    def _components(self, name: str, graph: GraphSums, logits: Columns, values: Columns | None) -> Columns:
+        centre, rotation, low, high = (
+            getattr(self, f"{name}_{part}") for part in ("centre", "rotation", "low", "high")
+        )
         if values is None:
-            return rows(partial(_unknown, width=rotation.shape[1]), logits)
-        return rows(partial(component_rows, centre=centre, rotation=rotation, low=low, high=high), values)
+            return graph.rows(lambda z: z.new_full((len(z), rotation.shape[1]), torch.nan), logits)
+        return graph.rows(partial(component_rows, centre=centre, rotation=rotation, low=low, high=high), values)
 
-    def _input_values(self, rows: Any, graph: Any, inputs: Any) -> Any:
+    def _input_values(self, graph: GraphSums, inputs: Columns | None) -> Columns | None:
         """Singular directions of the inputs, of each node and of its neighbours' mean."""  # (N, 2 k)
         if inputs is None:
             return None
-        along = rows(partial(direction_rows, directions=self.directions), inputs)
-        around = along if graph is None else graph.neighbour_sum(along)
-        return rows(with_neighbours, along, around)
+        along = graph.rows(partial(direction_rows, directions=self.directions), inputs)
+        return graph.rows(with_neighbours, along, graph.neighbour_sum(along))
 
     # ------------------------------------------------------------------------------------------------------------ kernel
 
@@ -181,15 +185,8 @@ class GraphScaled(Calibration):
         return torch.cat([graph, norm]), graph[ISOLATED] == 1
 
 
-def _whole(function: Any, *values: Any) -> Any:
-    return function(*values)
-
-
-def _unknown(logits: Tensor, width: int) -> Tensor:
-    return logits.new_full((len(logits), width), torch.nan)
-
-
-def _side_by_side(logits: Tensor, *columns: Tensor) -> Tensor:
+def side_by_side(logits: Tensor, *columns: Tensor) -> Tensor:
+    """Columns (n, K) in the precision of the logits."""
     return torch.cat([logits[:, :0], *(column.to(logits) for column in columns)], 1)
 
 
@@ -213,11 +210,9 @@ def stacked(plain: Tensor, member: Tensor, stack: Tensor) -> Tensor:
     return (exponent * mixed).log_softmax(0)
 
 
-def predicted(z: Tensor) -> Tensor:
-    """The first largest entry of each column, as a mask (C, n)."""
-    order = torch.arange(len(z), 0, -1, device=z.device)[:, None]
-    score = (z == z.amax(0)) * order
-    return score == score.amax(0)
+def predicted(logits: Tensor) -> Tensor:
+    """The class of the largest logit, the first of equal ones, as a mask (C, n)."""
+    return torch.arange(len(logits), device=logits.device)[:, None] == first_largest(logits)
 
 
 def kept(log_probs: Tensor, top: Tensor, sigmoid: Tensor) -> Tensor:
@@ -227,9 +222,7 @@ def kept(log_probs: Tensor, top: Tensor, sigmoid: Tensor) -> Tensor:
     odds = sigmoid[0] * odds + sigmoid[1]
     moved = torch.where(top, logsigmoid(odds), projected - rest + logsigmoid(-odds))
     moved = (0.5 * (pooled(moved, top) + capped(moved, top))).log_softmax(0)
-    others = moved.masked_fill(top, -torch.inf).amax(0)
-    precision = torch.finfo(moved.dtype).eps  # the prediction stays first after rounding, also of exp
-    return torch.where(top, torch.maximum(moved, others + precision * (4 + others.abs())), moved)
+    return raised(moved, top)
 
 
 def top_odds(log_probs: Tensor, top: Tensor) -> tuple[Tensor, Tensor]:

@@ -39,7 +39,11 @@ ENOUGH_ISOLATED = 10  # fitted nodes without neighbours, for a covariate of thei
 WIDEST = 3.0  # standardized covariates are clamped to this, and to the range of the fitted nodes
 SMALLEST_OPINION = 1e-6  # probability of a neighbourhood, so that its log is finite
 MATRIX_ENTRIES, CLASS_ENTRIES = 400, 1000  # at most: of the matrix on the logits, and of B in all
-HIDDEN, INPUTS, DIRECTIONS = 32, 48, 32  # components of the hidden representation and the inputs; singular directions of X
+HIDDEN, INPUTS, DIRECTIONS = (
+    32,
+    48,
+    32,
+)  # components of the hidden representation and the inputs; singular directions of X
 SMALLEST_SPREAD = 1e-3  # of a unit, as a share of the largest: others are dropped
 CHUNK = 2**22  # numbers in one intermediate
 

@@ -26,7 +26,7 @@ from graphcal.core import Outputs, fitted_on, fitting_nodes
 from graphcal.engine.linear import fit_linear, loo_logits, platt_targets
 from graphcal.engine.node_order import fitting_order
 from graphcal.engine.threads import one_thread
-from graphcal.graphs import structure
+from graphcal.graphs import MemorySums, graph_sums, isolated_nodes
 from graphcal.methods.card import Card
 from graphcal.methods.graph_scaling.calibration import (
     GraphScaled,
@@ -56,7 +56,10 @@ LAMBDA_RANGE = (3.0, 3000.0)
 LAMBDA_OF_CONSTANT = 150.0  # of the scale's constant, towards temperature scaling
 ROUNDS, SETTLED = 30, 0.05  # of the evidence; until every log ratio of ridges is below
 MOST_NODES = 2000  # on which ridges and stack are chosen; the parameters are fitted on all
-MOST_SOLVED, SERIES = 20, 12  # classes of a system that is solved for each node when it is left out; terms of the series otherwise
+MOST_SOLVED, SERIES = (
+    20,
+    12,
+)  # classes of a system that is solved for each node when it is left out; terms of the series otherwise
 STACK_PRIOR, STACK_PRIOR_TS = 2.0, 150.0  # observations for each of the two; divided by n: more for temperature scaling
 EXPONENT_LAMBDA, SMALLEST_EXPONENT = 30.0, 0.1
 TOP_LAMBDA, SMALLEST_SLOPE = 20.0, 0.05
@@ -78,7 +81,9 @@ class Problem:
     def _sizes(self) -> Tensor:
         """Root mean square of every column over nodes and classes, without the part common to all classes; inf of empty ones."""
         f, x = self.design.f, self.design.x
-        shared = [f[: s.stop - s.start].square() @ d.square().mean(0) for d, s in zip(self.design.fields, self.design.slices)]
+        shared = [
+            f[: s.stop - s.start].square() @ d.square().mean(0) for d, s in zip(self.design.fields, self.design.slices)
+        ]
         indicator = (1 - 1 / self.classes) / self.classes  # mean square of one class's column
         by_class = x.square().sum(1) * indicator
         size = (torch.cat([*shared, by_class.repeat(self.classes)]) / self.n).sqrt()
@@ -97,7 +102,8 @@ class Problem:
         """For p - q (C, n)."""
         f = self.design.f
         shared = [
-            f[: s.stop - s.start] @ (field * residual).sum(0) for field, s in zip(self.design.fields, self.design.slices)
+            f[: s.stop - s.start] @ (field * residual).sum(0)
+            for field, s in zip(self.design.fields, self.design.slices)
         ]
         return torch.cat([*shared, (residual @ self.design.x.T).flatten()]) / self.size / self.n
 
@@ -273,7 +279,9 @@ def variance_forms(problem: Problem, covariance: Tensor) -> dict[str, Tensor]:
     trace, total = by_class.diagonal(dim1=0, dim2=2).sum(-1), by_class.sum((0, 2))
     return {
         "by_shared": pair_variance(raw[:shared, :shared], torch.zeros_like(raw[0, 0]), classes),
-        "by_both": pair_variance(2 * raw[:shared, shared:], torch.zeros_like(raw[0, 0]), classes).reshape(shared, classes, q),
+        "by_both": pair_variance(2 * raw[:shared, shared:], torch.zeros_like(raw[0, 0]), classes).reshape(
+            shared, classes, q
+        ),
         "by_class": pair_variance(trace, total, classes),
     }
 
@@ -290,7 +298,9 @@ class FittedLevel:
     nodes: Tensor | slice  # those nodes
 
 
-def fit_level(design: Design, z: Tensor, y: Tensor, scale: Tensor, groups: list[str], like: dict[str, float]) -> FittedLevel:
+def fit_level(
+    design: Design, z: Tensor, y: Tensor, scale: Tensor, groups: list[str], like: dict[str, float]
+) -> FittedLevel:
     """The convex member of a design, stacked with temperature scaling; ``like`` are ridges to begin with.
 
     ``groups`` names the ridge of every shared column and of every row of x; z (C, n) are centred logits, y (n,) labels.
@@ -306,7 +316,9 @@ def fit_level(design: Design, z: Tensor, y: Tensor, scale: Tensor, groups: list[
     ridge = lambdas[group] / problem.n
     state = solve(problem, state, ridge)
     covariance = inverse(problem, state, ridge)
-    plain = loo_logits(torch.zeros_like(z.T[chosen]), z.T[chosen][:, :, None], problem.target.T, scale.reshape(1)).T.log_softmax(0)
+    plain = loo_logits(
+        torch.zeros_like(z.T[chosen]), z.T[chosen][:, :, None], problem.target.T, scale.reshape(1)
+    ).T.log_softmax(0)
     member = tempered(*leave_one_out(problem, state, covariance))
     stack = fit_stack(plain, member, problem.target)
     log_probs = stacked(plain, member, stack)
@@ -318,7 +330,12 @@ def fit_level(design: Design, z: Tensor, y: Tensor, scale: Tensor, groups: list[
         covariance = inverse(problem, state, ridge)
     theta, weight = problem.split(state.t)
     level = Level(
-        num_classes=problem.classes, theta=theta, weight=weight, stack=stack, top=top, **variance_forms(problem, covariance)
+        num_classes=problem.classes,
+        theta=theta,
+        weight=weight,
+        stack=stack,
+        top=top,
+        **variance_forms(problem, covariance),
     )
     return FittedLevel(level, dict(zip(names, lambdas.tolist())), log_probs, plain, chosen)
 
@@ -421,15 +438,14 @@ class GraphScaling:
 
     def _fit(self, out: Outputs, on: Tensor, nodes: Tensor) -> GraphScaled:
         z, y = _centred(out.logits[nodes]), out.graph.y[nodes]  # (C, n)
-        graph = None if out.graph.get("edge_index") is None else structure(out.graph)
+        graph = graph_sums(out.graph)
         scale = fit_scale(z.T, y)[0]
         reading = {
             "edges": graph is not None, "scale": scale, "matrix": principal_directions(z),
             **self._components(out, nodes, graph),
         }  # fmt: skip
         reader = GraphScaled(num_classes=out.num_classes, **reading)
-        x = out.graph.x if reader.needs.inputs else None
-        rows = reader.context(out.logits, graph, out.hidden, x)
+        rows = reader.context_of(out)
         context = rows[nodes].T.double()
         reading |= covariate_units(*reader.raw_covariates(z, context))
         reader = GraphScaled(num_classes=out.num_classes, **reading)
@@ -443,7 +459,11 @@ class GraphScaling:
         if reader.needs.hidden or reader.needs.inputs:
             extra = context[reader._graph_width :]
             present = extra.isfinite().all(0)
-            counts = {name: getattr(reader, f"{name}_rotation").shape[1] for name in ("hidden", "inputs") if getattr(reader.needs, name)}
+            counts = {
+                name: getattr(reader, f"{name}_rotation").shape[1]
+                for name in ("hidden", "inputs")
+                if getattr(reader.needs, name)
+            }
             groups += [name for name, count in counts.items() for _ in range(count)]
             design = reader.design(z, context, extra).part(present)
             fitted = fit_level(design, z[:, present], y[present], scale, groups, base.lambdas)
@@ -451,22 +471,26 @@ class GraphScaling:
         note = _note(reader, fitted, z, y, self.predictions) + _selection_note(out, on, reader, rows)
         return GraphScaled(**reading, **levels, predictions=self.predictions, note=note, **fitted_on(out, on))
 
-    def _components(self, out: Outputs, nodes: Tensor, graph: Any) -> dict[str, Tensor | None]:
+    def _components(self, out: Outputs, nodes: Tensor, graph: MemorySums | None) -> dict[str, Tensor | None]:
         """Principal components of the hidden representation and of the inputs, where they are used."""
         hidden, inputs = self.hidden and out.hidden is not None, self.inputs
         if inputs and out.graph.get("x") is None:
             raise ValueError("inputs=True needs node features, but the graph has no x.")
-        parts: dict[str, Tensor | None] = {f"{name}_{key}": None for name in ("hidden", "inputs") for key in ("centre", "rotation", "low", "high")}
+        parts: dict[str, Tensor | None] = {
+            f"{name}_{key}": None for name in ("hidden", "inputs") for key in ("centre", "rotation", "low", "high")
+        }
         parts["directions"] = None
         counts = component_counts(out.num_classes, hidden, inputs)
         if hidden and counts[0]:
             assert out.hidden is not None
-            parts |= {f"hidden_{key}": value for key, value in principal_components(out.hidden, nodes, counts[0]).items()}
+            parts |= {
+                f"hidden_{key}": value for key, value in principal_components(out.hidden, nodes, counts[0]).items()
+            }
         if inputs and counts[1]:
             x = out.graph.x
             parts["directions"] = singular_directions(x)
             along = direction_rows(x, parts["directions"])
-            values = with_neighbours(along, along if graph is None else graph.neighbour_sum(along))
+            values = with_neighbours(along, (graph or isolated_nodes(out.num_nodes, x)).neighbour_sum(along))
             parts |= {f"inputs_{key}": value for key, value in principal_components(values, nodes, counts[1]).items()}
         return parts
 
@@ -499,7 +523,11 @@ def _note(reader: GraphScaled, fitted: FittedLevel, z: Tensor, y: Tensor, predic
     accuracy = [100 * float((p == y).double().mean()) for p in (pred, moved)]
     change = f"{int((pred != moved).sum())} of {len(y)} fitted nodes"
     gain = f"leave-one-out accuracy {accuracy[0]:.1f} -> {accuracy[1]:.1f} %"
-    verb = f"predictions of {change} change: {gain}" if predictions == "free" else f"{change} are held; freeing predictions: {gain}"
+    verb = (
+        f"predictions of {change} change: {gain}"
+        if predictions == "free"
+        else f"{change} are held; freeing predictions: {gain}"
+    )
     return f"level: {reader.level}; leave-one-out NLL {after:.4f} (temperature scaling {before:.4f}); {verb}"
 
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Outputs, fitting_nodes
-from graphcal.engine.graph_columns import node_features
 from graphcal.engine.linear import fit_linear, loo_logits
 from graphcal.methods.card import Card
 from graphcal.methods.scar import ScarObjective, final_layer_of
@@ -26,6 +25,7 @@ from graphcal.paper.quirks.graph_scar import (
     best_ridge,
     design_matrix,
     identity_coefficients,
+    node_features,
 )
 
 
