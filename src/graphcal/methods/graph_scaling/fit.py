@@ -1,15 +1,13 @@
-"""Fit of graph scaling: the convex member, its ridges by evidence, leave-one-out, and the stack with temperature scaling.
+"""Fit of graph scaling: one convex member, ridges by evidence, leave-one-out, and its mixture with temperature scaling.
 
-NLL is convex in the parameters. With A_n = diag(p_n) - p_n p_n^T, X_n the columns of node n and every column of mean square 1,
+With every column of mean square 1, X_n the columns of node n, A_n = diag(p_n) - p_n p_n^T and lambda the ridges of the groups,
 
     H = 1/n sum_n X_n^T A_n X_n,     V = (H + diag(lambda / n))^-1,     S_n = X_n V X_n^T / n
 
-Ridges: MacKay's fixed point with a Gamma prior worth two observations at lambda = 100 (`evidence`). Node n without its label has
-
-    z'_n + (I - S_n A_n)^-1 S_n (p_n - q_n)     and the covariance     (I - S_n A_n)^-1 S_n
-
-(one Newton step of the fit without it, at the same ridges). The mean over pairs of classes of Var(z'_c - z'_k) is
-v_n = (2 C tr S_n - 2 1^T S_n 1) / (C (C - 1)), which `variance_forms` writes as a quadratic form of the columns.
+Ridges are MacKay's fixed point with a Gamma prior worth two observations at lambda = 100 (`evidence`); the constant of the scale
+keeps 150, towards temperature scaling. Without its label node n has z'_n + (I - S_n A_n)^-1 S_n (p_n - q_n), with the covariance
+(I - S_n A_n)^-1 S_n: one Newton step at the same ridges. The mean variance of a difference between two classes is
+v_n = (2 C tr S_n - 2 1^T S_n 1) / (C (C - 1)), a quadratic form of the columns (`variance_forms`).
 """
 
 from __future__ import annotations
@@ -26,8 +24,9 @@ from graphcal.core import Outputs, fitted_on, fitting_nodes
 from graphcal.engine.linear import fit_linear, loo_logits, platt_targets
 from graphcal.engine.node_order import fitting_order
 from graphcal.engine.threads import one_thread
-from graphcal.graphs import MemorySums, graph_sums, isolated_nodes
+from graphcal.graphs import graph_sums, isolated_nodes
 from graphcal.methods.card import Card
+from graphcal.methods.graph_scaling import columns
 from graphcal.methods.graph_scaling.calibration import (
     GraphScaled,
     Level,
@@ -36,352 +35,265 @@ from graphcal.methods.graph_scaling.calibration import (
     stacked,
     tempered,
     top_odds,
-    with_neighbours,
 )
-from graphcal.methods.graph_scaling.columns import (
-    COVARIATES,
-    Design,
-    component_counts,
-    covariate_units,
-    direction_rows,
-    principal_components,
-    principal_directions,
-    singular_directions,
-)
+from graphcal.methods.graph_scaling.columns import CHUNK, Components, Design
 from graphcal.methods.temperature import fit_scale
 from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
 
-PRIOR_LAMBDA, PRIOR_COUNT = 100.0, 2.0  # of the ridges, and the observations that this is worth
-LAMBDA_RANGE = (3.0, 3000.0)
-LAMBDA_OF_CONSTANT = 150.0  # of the scale's constant, towards temperature scaling
+PRIOR_LAMBDA, PRIOR_COUNT, CONSTANT_LAMBDA = 100.0, 2.0, 150.0
+SMALLEST_LAMBDA, LARGEST_LAMBDA = 3.0, 3000.0
 ROUNDS, SETTLED = 30, 0.05  # of the evidence; until every log ratio of ridges is below
-MOST_NODES = 2000  # on which ridges and stack are chosen; the parameters are fitted on all
-MOST_SOLVED, SERIES = (
-    20,
-    12,
-)  # classes of a system that is solved for each node when it is left out; terms of the series otherwise
-STACK_PRIOR, STACK_PRIOR_TS = 2.0, 150.0  # observations for each of the two; divided by n: more for temperature scaling
+MOST_NODES = 2000  # on which ridges and mixture are chosen; the parameters are fitted on all
+MOST_SOLVED, SERIES = 20, 12  # classes of a system that is solved for each node left out; terms of a series otherwise
+STACK_PRIOR, STACK_PRIOR_TS = 2.0, 150.0  # observations of each of the two; divided by n: more for temperature scaling
 EXPONENT_LAMBDA, SMALLEST_EXPONENT = 30.0, 0.1
 TOP_LAMBDA, SMALLEST_SLOPE = 20.0, 0.05
 COMPARED, DRAWS = (500, 1000), 399  # fitted and other nodes that are compared, and re-assignments
 
 
-# ------------------------------------------------------------------------------------------------- the convex member
-
-
 class Problem:
-    """Mean NLL of a design, in units in which every column has mean square 1; parameters are t (K,)."""
+    """Penalised mean NLL of a design in parameters t (K,): shared ones, then B row by row, of columns of mean square 1."""
 
-    def __init__(self, design: Design, target: Tensor, start: Tensor) -> None:
-        self.design, self.target = design, target  # target (C, n)
-        self.classes, self.n = target.shape
-        self.size = self._sizes()
-        self.start = torch.cat([start, start.new_zeros(len(self.size) - 1)]) * self.size.nan_to_num(posinf=0.0)
-
-    def _sizes(self) -> Tensor:
-        """Root mean square of every column over nodes and classes, without the part common to all classes; inf of empty ones."""
-        f, x = self.design.f, self.design.x
-        shared = [
-            f[: s.stop - s.start].square() @ d.square().mean(0) for d, s in zip(self.design.fields, self.design.slices)
-        ]
-        indicator = (1 - 1 / self.classes) / self.classes  # mean square of one class's column
-        by_class = x.square().sum(1) * indicator
-        size = (torch.cat([*shared, by_class.repeat(self.classes)]) / self.n).sqrt()
-        floor = 1e-12 * max(1.0, float(self.design.fields[0].abs().max()))
-        return torch.where(size > floor, size, torch.inf)
+    def __init__(self, design: Design, target: Tensor, scale: Tensor) -> None:
+        self.design, self.target, (self.classes, self.n) = design, target, target.shape
+        self.q, self.num_shared = len(design.x), design.num_shared
+        squares = [f.square() @ field.square().mean(0) for field, f, _ in design.blocks()]
+        indicator = (1 - 1 / self.classes) / self.classes  # mean square of a column that one class has, centred
+        size = (torch.cat([*squares, (design.x.square().sum(1) * indicator).repeat(self.classes)]) / self.n).sqrt()
+        self.size = torch.where(
+            size > 1e-12 * design.fields[0].abs().max().clamp(min=1), size, torch.inf
+        )  # inf: left out
+        self.start = torch.zeros_like(size)
+        self.start[0] = scale * size[0]
 
     def split(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        """Shared parameters (F,) and B (C, q) in the units of the design."""
+        """theta (F,) and B (C, q)"""
         raw = t / self.size
-        return raw[: self.design.shared], raw[self.design.shared :].view(self.classes, -1)
+        return raw[: self.num_shared], raw[self.num_shared :].view(self.classes, self.q)
 
-    def logits(self, t: Tensor) -> Tensor:
-        return self.design.logits(*self.split(t))
+    def at(self, t: Tensor, ridge: Tensor) -> tuple[Tensor, float]:
+        """Log-probabilities (C, n) and objective."""
+        log_probs = self.design.logits(*self.split(t)).log_softmax(0)
+        penalty = 0.5 * ridge @ (t - self.start).square()
+        return log_probs, float(penalty - (log_probs * self.target).sum() / self.n)
 
-    def gradient(self, residual: Tensor) -> Tensor:
-        """For p - q (C, n)."""
-        f = self.design.f
-        shared = [
-            f[: s.stop - s.start] @ (field * residual).sum(0)
-            for field, s in zip(self.design.fields, self.design.slices)
-        ]
+    def gradient(self, probs: Tensor) -> Tensor:
+        residual = probs - self.target
+        shared = [f @ (field * residual).sum(0) for field, f, _ in self.design.blocks()]
         return torch.cat([*shared, (residual @ self.design.x.T).flatten()]) / self.size / self.n
 
     def hessian(self, probs: Tensor) -> Tensor:
-        """For probabilities (C, n); the block of B by products of pairs of classes with pairs of x."""
-        classes, q, shared = self.classes, len(self.design.x), self.design.shared
-        total = probs.new_zeros(len(self.size), len(self.size))
-        pairs = probs.new_zeros(len(self._classes[0]), len(self._x[0]))
-        for nodes, part in self.design.parts(classes * max(classes // 2, shared) + q * q // 2):
-            p, columns = probs[:, nodes], []
-            for field, s in zip(part.fields, part.slices):
-                bent = p * (field - (p * field).sum(0))  # A field
-                for other, o in zip(part.fields, part.slices):
-                    f, g = part.f[: s.stop - s.start], part.f[: o.stop - o.start]
-                    total[s, o] += (f * (bent * other).sum(0)) @ g.T
-                columns.append(part.f[: s.stop - s.start, None] * bent)
-            across = torch.cat(columns).flatten(0, 1) @ part.x.T  # (F C, q)
-            total[:shared, shared:] += across.view(shared, classes * q)
-            i, j = self._classes
-            curvature = -p[i] * p[j]
-            curvature[i == j] += p
-            pairs += curvature @ self._x_pairs(part.x).T
-        total[shared:, :shared] = total[:shared, shared:].T
-        total[shared:, shared:] = self._unpacked(pairs)
+        """The block of B by products of pairs of classes with pairs of x: a quarter of the work."""
+        total, pairs = torch.zeros(len(self.size), len(self.size)).to(probs), 0.0
+        (c, d), s = self._class_pairs, self.num_shared
+        for nodes, design, shared, x_pairs in self._parts:
+            p = probs[:, nodes]
+            bent = p * (shared - (p * shared).sum(1, keepdim=True))  # (F, C, r) A times each shared column
+            total[:s, :s] += bent.flatten(1) @ shared.flatten(1).T
+            total[:s, s:] += (bent.flatten(0, 1) @ design.x.T).view(s, -1)
+            curvature = -p[c] * p[d]
+            curvature[c == d] += p
+            pairs = pairs + curvature @ x_pairs.T
+        total[s:, :s] = total[:s, s:].T
+        by_class = pairs[_pair_numbers(self.classes)][:, :, _pair_numbers(self.q)]  # (C, C, q, q)
+        total[s:, s:] = by_class.transpose(1, 2).reshape(self.classes * self.q, -1)
         return total / self.size / self.size[:, None] / self.n
 
-    def covariances(self, covariance: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    def covariances(self, inverse: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """S_n (r, C, C) of parts of r nodes, for V (K, K)."""
-        shared, q = self.design.shared, len(self.design.x)
-        raw = covariance / self.size / self.size[:, None] / self.n
-        across = raw[:shared, shared:].reshape(shared, self.classes, q)
-        packed, pair_of = self._packed(raw[shared:, shared:]), self._pair_of(self.classes)
-        for nodes, part in self.design.parts(4 * self.classes**2 + q * q // 2):
-            total = (packed @ self._x_pairs(part.x))[pair_of]  # (C, C, r)
-            for a, (field, s) in enumerate(zip(part.fields, part.slices)):
-                f = part.f[: s.stop - s.start]
-                beside = ((across[s].flatten(0, 1) @ part.x).view(len(f), *field.shape) * f[:, None]).sum(0)
-                for b, o in enumerate(part.slices[: a + 1]):
-                    amount = (f * (raw[s, o] @ part.f[: o.stop - o.start])).sum(0)
-                    beside = beside + (0.5 if a == b else 1.0) * amount * part.fields[b]
-                pair = field[:, None] * beside
-                total = total + pair + pair.transpose(0, 1)
-            yield nodes, total.permute(2, 0, 1)
+        s, raw = self.num_shared, self.raw_covariance(inverse)
+        blocks = raw[s:, s:].view(self.classes, self.q, self.classes, self.q).transpose(1, 2)[self._class_pairs]
+        i, j = torch.triu_indices(self.q, self.q)
+        by_pairs = (blocks[:, i, j] + blocks[:, j, i]) * torch.where(i == j, 0.5, 1.0).to(raw)
+        for nodes, design, shared, x_pairs in self._parts:
+            own = (by_pairs @ x_pairs)[_pair_numbers(self.classes)]  # (C, C, r)
+            half = 0.5 * (raw[:s, :s] @ shared.flatten(1)).view_as(shared)
+            half += (raw[:s, s:].reshape(-1, self.q) @ design.x).view_as(shared)
+            cross = shared.permute(2, 1, 0) @ half.permute(2, 0, 1)  # (r, C, C)
+            yield nodes, own.permute(2, 0, 1) + cross + cross.mT
+
+    def raw_covariance(self, inverse: Tensor) -> Tensor:
+        """Covariance (K, K) of the parameters in the units of the design."""
+        return inverse / self.size / self.size[:, None] / self.n
 
     @cached_property
-    def _classes(self) -> tuple[Tensor, Tensor]:
-        i, j = torch.triu_indices(self.classes, self.classes, device=self.target.device)
-        return i, j
+    def _class_pairs(self) -> tuple[Tensor, Tensor]:
+        c, d = torch.triu_indices(self.classes, self.classes)
+        return c, d
+
+    @property
+    def _parts(self) -> Iterator[tuple[slice, Design, Tensor, Tensor]]:
+        """Parts of the nodes that keep intermediates small, with shared columns (F, C, r) and products of pairs of x."""
+        return iter(self._single) if self._single else self._chunks()
 
     @cached_property
-    def _x(self) -> tuple[Tensor, Tensor]:
-        i, j = torch.triu_indices(len(self.design.x), len(self.design.x), device=self.target.device)
-        return i, j
+    def _single(self) -> list[tuple[slice, Design, Tensor, Tensor]]:
+        chunks = self._chunks()
+        return [next(chunks)] if self._chunk >= self.n else []
 
-    def _x_pairs(self, x: Tensor) -> Tensor:
-        return x[self._x[0]] * x[self._x[1]]
+    @property
+    def _chunk(self) -> int:
+        return max(1, CHUNK // max(self.classes**2, self.num_shared * self.classes, self.q**2 // 2))
 
-    def _pair_of(self, count: int) -> Tensor:
-        """The number of each pair among the upper triangle, (count, count)."""
-        i, j = torch.triu_indices(count, count, device=self.target.device)
-        number = torch.empty(count, count, dtype=torch.long, device=self.target.device)
-        number[i, j] = number[j, i] = torch.arange(len(i), device=self.target.device)
-        return number
-
-    def _unpacked(self, pairs: Tensor) -> Tensor:
-        """(C q, C q) from pairs of classes by pairs of x."""
-        q = len(self.design.x)
-        full = pairs[self._pair_of(self.classes)][:, :, self._pair_of(q)]  # (C, C, q, q)
-        return full.permute(0, 2, 1, 3).reshape(self.classes * q, self.classes * q)
-
-    def _packed(self, block: Tensor) -> Tensor:
-        """Coefficients of pairs of x for pairs of classes, from a symmetric (C q, C q)."""
-        q = len(self.design.x)
-        by_classes = block.view(self.classes, q, self.classes, q).permute(0, 2, 1, 3)[self._classes]  # (pairs, q, q)
-        i, j = self._x
-        both = by_classes[:, i, j] + by_classes[:, j, i]
-        return torch.where(i == j, 0.5 * both, both)
+    def _chunks(self) -> Iterator[tuple[slice, Design, Tensor, Tensor]]:
+        i, j = torch.triu_indices(self.q, self.q)
+        for first in range(0, self.n, self._chunk):
+            design = self.design.part(slice(first, first + self._chunk))
+            shared = torch.cat([f[:, None] * field for field, f, _ in design.blocks()])
+            yield slice(first, first + self._chunk), design, shared, design.x[i] * design.x[j]
 
 
-@dataclass(frozen=True, eq=False)
-class State:
-    """Parameters with their probabilities and the penalised mean NLL."""
-
-    t: Tensor
-    log_probs: Tensor  # (C, n)
-    objective: float
-
-
-def state_at(problem: Problem, t: Tensor, ridge: Tensor) -> State:
-    log_probs = problem.logits(t).log_softmax(0)
-    nll = -float((log_probs * problem.target).sum()) / problem.n
-    return State(t, log_probs, nll + 0.5 * float(ridge @ (t - problem.start).square()))
+def _pair_numbers(count: int) -> Tensor:
+    """The number of each pair in the upper triangle, (count, count)."""
+    i, j = torch.triu_indices(count, count)
+    numbers = torch.empty(count, count, dtype=torch.long)
+    numbers[i, j] = numbers[j, i] = torch.arange(len(i))
+    return numbers
 
 
-def newton_step(problem: Problem, state: State, hessian: Tensor, ridge: Tensor) -> tuple[State, float]:
-    """One Newton step with backtracking, and the decrease that a quadratic objective would have had."""
-    state = state_at(problem, state.t, ridge)
-    gradient = problem.gradient(state.log_probs.exp() - problem.target) + ridge * (state.t - problem.start)
-    factor = torch.linalg.cholesky(hessian + ridge.diag())
-    step = torch.cholesky_solve(gradient[:, None], factor)[:, 0]
-    decrease, length = float(gradient @ step), 1.0
-    trial = state_at(problem, state.t - step, ridge)
-    while not trial.objective <= state.objective - 1e-4 * length * decrease and length > 1e-10:
-        length /= 2
-        trial = state_at(problem, state.t - length * step, ridge)
-    return (trial if trial.objective < state.objective else state), decrease
+def newton_step(problem: Problem, t: Tensor, hessian: Tensor, ridge: Tensor) -> tuple[Tensor, float]:
+    """One Newton step with backtracking, and the decrease of the objective."""
+    log_probs, before = problem.at(t, ridge)
+    gradient = problem.gradient(log_probs.exp()) + ridge * (t - problem.start)
+    step = torch.cholesky_solve(gradient[:, None], torch.linalg.cholesky(hessian + ridge.diag()))[:, 0]
+    for _ in range(40):
+        decrease = before - problem.at(t - step, ridge)[1]
+        if decrease >= 1e-4 * float(gradient @ step):
+            return t - step, decrease
+        step = step / 2
+    return t, 0.0
 
 
-def solve(problem: Problem, state: State, ridge: Tensor, precision: float = 1e-12) -> State:
-    """Newton's method until a step would gain less than ``precision``."""
+def solve(problem: Problem, t: Tensor, ridge: Tensor) -> tuple[Tensor, Tensor]:
+    """The minimiser t, and V there."""
     for _ in range(100):
-        state, decrease = newton_step(problem, state, problem.hessian(state.log_probs.exp()), ridge)
-        if decrease < precision * (1 + abs(state.objective)):
+        hessian = problem.hessian(problem.at(t, ridge)[0].exp())
+        t, decrease = newton_step(problem, t, hessian, ridge)
+        if decrease < 1e-10:
             break
-    return state
+    return t, torch.cholesky_inverse(torch.linalg.cholesky(hessian + ridge.diag()))
 
 
-def evidence(problem: Problem, group: Tensor, lambdas: Tensor) -> tuple[State, Tensor]:
-    """Ridges by MacKay's fixed point: lambda (G,) of each group; group 0 keeps its ridge."""
-    state = state_at(problem, problem.start, lambdas[group] / problem.n)
-    hessian = problem.hessian(state.log_probs.exp())
-    state, _ = newton_step(problem, state, hessian, lambdas[group] / problem.n)
-    for _ in range(ROUNDS):
-        hessian = problem.hessian(state.log_probs.exp())
-        ridge = lambdas[group] / problem.n
-        variance = torch.cholesky_inverse(torch.linalg.cholesky(hessian + ridge.diag())).diagonal()
-        determined = torch.zeros_like(lambdas).index_add_(0, group, 1 - ridge * variance)  # gamma
-        length = torch.zeros_like(lambdas).index_add_(0, group, (state.t - problem.start).square())
-        updated = (determined + PRIOR_COUNT) / (length + PRIOR_COUNT / PRIOR_LAMBDA)
-        updated = torch.cat([lambdas[:1], updated[1:].clamp(*LAMBDA_RANGE)])
-        settled = bool(((updated / lambdas).log().abs() < SETTLED).all())
-        lambdas = updated
-        state, _ = newton_step(problem, state, hessian, lambdas[group] / problem.n)
-        if settled:
+def evidence(problem: Problem, group: Tensor, lambdas: Tensor) -> tuple[Tensor, Tensor]:
+    """Parameters and ridges lambda (G,) of the groups: the fixed point of lambda = (gamma + 2) / (|t - start|^2 + 0.02).
+
+    gamma counts the parameters of a group that the labels determine. Group 0 keeps its ridge.
+    """
+    t = problem.start
+    for k in range(ROUNDS + 1):
+        ridge, before = lambdas[group] / problem.n, lambdas
+        hessian = problem.hessian(problem.at(t, ridge)[0].exp())
+        if k:
+            variance = torch.cholesky_inverse(torch.linalg.cholesky(hessian + ridge.diag())).diagonal()
+            gamma = torch.zeros_like(lambdas).index_add_(0, group, 1 - ridge * variance)
+            length = torch.zeros_like(lambdas).index_add_(0, group, (t - problem.start).square())
+            lambdas = (gamma + PRIOR_COUNT) / (length + PRIOR_COUNT / PRIOR_LAMBDA)
+            lambdas = torch.cat([before[:1], lambdas[1:].clamp(SMALLEST_LAMBDA, LARGEST_LAMBDA)])
+        t, _ = newton_step(problem, t, hessian, lambdas[group] / problem.n)
+        if k and bool(((lambdas / before).log().abs() < SETTLED).all()):
             break
-    return state, lambdas
+    return t, lambdas
 
 
-def leave_one_out(problem: Problem, state: State, covariance: Tensor) -> tuple[Tensor, Tensor]:
-    """z' (C, n) of every node from the fit without it, and the mean variance (n,) of its differences between classes."""
-    z, p, classes = problem.logits(state.t).T, state.log_probs.exp().T, problem.classes  # (n, C)
-    residual, moved, variance = p - problem.target.T, torch.empty_like(p), torch.empty_like(p[:, 0])
-    for nodes, own in problem.covariances(covariance):
-        at, r = p[nodes], residual[nodes]
-        if classes <= MOST_SOLVED:
-            drift = own * at[:, None] - (own @ at[:, :, None]) * at[:, None]  # S A
-            eye = torch.eye(classes, dtype=p.dtype, device=p.device)
-            own = torch.linalg.solve(eye - drift, own)
-            moved[nodes] = (own @ r[:, :, None])[:, :, 0]
-            variance[nodes] = pair_variance(own.diagonal(dim1=1, dim2=2).sum(1), own.sum((1, 2)), classes)
-            continue
-        first = step = (own @ r[:, :, None])[:, :, 0]
-        for _ in range(SERIES):  # the eigenvalues of S A are below 1: a node's share in its own fit
-            bent = at * (step - (at * step).sum(1, keepdim=True))
-            step = first + (own @ bent[:, :, None])[:, :, 0]
-        moved[nodes] = step
-        seen, total = (own @ at[:, :, None])[:, :, 0], own.sum(1)  # S p, S 1
-        trace = own.diagonal(dim1=1, dim2=2).sum(1) + (own.square().sum(1) * at).sum(1) - seen.square().sum(1)
-        both = total.sum(1) + (at * total.square()).sum(1) - (at * total).sum(1).square()  # S + S A S
-        variance[nodes] = pair_variance(trace, both, classes)
-    return (z + moved).T, variance
+def leave_one_out(problem: Problem, t: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]:
+    """z' (C, n) of every node from the fit without it, and its mean variance (n,) of differences between classes."""
+    z = problem.design.logits(*problem.split(t))
+    p, residual = z.softmax(0).T, (z.softmax(0) - problem.target).T[:, :, None]
+    steps, variances = [], []
+    for nodes, own in problem.covariances(inverse):
+        at = p[nodes, :, None]
+        if problem.classes <= MOST_SOLVED:
+            eye = torch.eye(problem.classes).to(own)
+            own = torch.linalg.solve(eye - own * at.mT + (own @ at) * at.mT, own)  # (I - S A)^-1 S
+            step = own @ residual[nodes]
+        else:  # the eigenvalues of S A, a node's share in its own fit, are below 1
+            step = first = own @ residual[nodes]
+            for _ in range(SERIES):
+                step = first + own @ (at * (step - (at * step).sum(1, keepdim=True)))
+            bent = at * own - at * (own @ at).mT  # A S
+            own = own + own @ bent
+        steps.append(step[:, :, 0])
+        variances.append(pair_variance(own.diagonal(dim1=1, dim2=2).sum(1), own.sum((1, 2)), problem.classes))
+    return z + torch.cat(steps).T, torch.cat(variances)
 
 
 def pair_variance(trace: Tensor, total: Tensor, classes: int) -> Tensor:
     return (2 * classes * trace - 2 * total) / (classes * (classes - 1))
 
 
-def variance_forms(problem: Problem, covariance: Tensor) -> dict[str, Tensor]:
-    """The small matrices of `Design.variance` for V (K, K): v is quadratic in the shared columns and x."""
-    shared, q, classes = problem.design.shared, len(problem.design.x), problem.classes
-    raw = covariance / problem.size / problem.size[:, None] / problem.n
-    by_class = raw[shared:, shared:].reshape(classes, q, classes, q)
-    trace, total = by_class.diagonal(dim1=0, dim2=2).sum(-1), by_class.sum((0, 2))
+def variance_forms(problem: Problem, inverse: Tensor) -> dict[str, Tensor]:
+    """The small matrices of `Design.variance`; shared columns are centred over classes, so they have no part in 1^T S_n 1."""
+    s, raw = problem.num_shared, problem.raw_covariance(inverse)
+    by_class = raw[s:, s:].view(problem.classes, problem.q, problem.classes, problem.q)
+    nothing, classes = torch.zeros(()).to(raw), problem.classes
     return {
-        "by_shared": pair_variance(raw[:shared, :shared], torch.zeros_like(raw[0, 0]), classes),
-        "by_both": pair_variance(2 * raw[:shared, shared:], torch.zeros_like(raw[0, 0]), classes).reshape(
-            shared, classes, q
-        ),
-        "by_class": pair_variance(trace, total, classes),
+        "by_shared": pair_variance(raw[:s, :s], nothing, classes),
+        "by_both": pair_variance(2 * raw[:s, s:], nothing, classes).reshape(s, classes, problem.q),
+        "by_class": pair_variance(by_class.diagonal(dim1=0, dim2=2).sum(-1), by_class.sum((0, 2)), classes),
     }
-
-
-# ------------------------------------------------------------------------------------------------- one level: member and stack
 
 
 @dataclass(frozen=True, eq=False)
 class FittedLevel:
     level: Level
     lambdas: dict[str, float]
-    log_probs: Tensor  # (C, n) leave-one-out, of the chosen nodes
+    nodes: Tensor  # on which it was chosen
+    log_probs: Tensor  # (C, n) leave-one-out of those
     plain: Tensor  # (C, n) the same of temperature scaling
-    nodes: Tensor | slice  # those nodes
 
 
 def fit_level(
     design: Design, z: Tensor, y: Tensor, scale: Tensor, groups: list[str], like: dict[str, float]
 ) -> FittedLevel:
-    """The convex member of a design, stacked with temperature scaling; ``like`` are ridges to begin with.
-
-    ``groups`` names the ridge of every shared column and of every row of x; z (C, n) are centred logits, y (n,) labels.
-    """
-    target = platt_targets(y, z.T).T
-    chosen = _evenly(len(y))
-    problem = Problem(design.part(chosen), target[:, chosen], scale.reshape(1))
-    shared, names = design.shared, list(dict.fromkeys(["constant", *groups]))
-    numbers = torch.tensor([names.index(name) for name in groups], device=z.device)
-    group = torch.cat([numbers[:shared], numbers[shared:].repeat(problem.classes)])
-    lambdas = torch.tensor([LAMBDA_OF_CONSTANT, *(like.get(name, PRIOR_LAMBDA) for name in names[1:])]).to(z)
-    state, lambdas = evidence(problem, group, lambdas)
-    ridge = lambdas[group] / problem.n
-    state = solve(problem, state, ridge)
-    covariance = inverse(problem, state, ridge)
-    plain = loo_logits(
-        torch.zeros_like(z.T[chosen]), z.T[chosen][:, :, None], problem.target.T, scale.reshape(1)
-    ).T.log_softmax(0)
-    member = tempered(*leave_one_out(problem, state, covariance))
+    """The member of a design and its mixture; ``groups`` names the ridges of the shared columns and of x, ``like`` first values."""
+    target, nodes = platt_targets(y, z.T).T, torch.linspace(0, len(y) - 1, min(len(y), MOST_NODES)).round().long()
+    problem, names = Problem(design.part(nodes), target[:, nodes], scale), list(dict.fromkeys(groups))
+    numbers = torch.tensor([names.index(name) for name in groups])
+    group = torch.cat([numbers[: problem.num_shared], numbers[problem.num_shared :].repeat(problem.classes)])
+    first = torch.tensor([CONSTANT_LAMBDA, *(like.get(name, PRIOR_LAMBDA) for name in names[1:])]).to(z)
+    t, lambdas = evidence(problem, group, first)
+    t, inverse = solve(problem, t, lambdas[group] / problem.n)
+    rows = z.T[nodes]
+    plain = loo_logits(torch.zeros_like(rows), rows[:, :, None], problem.target.T, scale[None]).T.log_softmax(0)
+    member = tempered(*leave_one_out(problem, t, inverse))
     stack = fit_stack(plain, member, problem.target)
     log_probs = stacked(plain, member, stack)
-    top = fit_top(log_probs, predicted(z[:, chosen]), y[chosen])
+    top = fit_top(log_probs, predicted(z[:, nodes]), y[nodes])
     if len(y) > problem.n:
-        raw, problem = state.t / problem.size, Problem(design, target, scale.reshape(1))
-        ridge = lambdas[group] / problem.n
-        state = solve(problem, state_at(problem, raw * problem.size.nan_to_num(posinf=0.0), ridge), ridge)
-        covariance = inverse(problem, state, ridge)
-    theta, weight = problem.split(state.t)
-    level = Level(
-        num_classes=problem.classes,
-        theta=theta,
-        weight=weight,
-        stack=stack,
-        top=top,
-        **variance_forms(problem, covariance),
-    )
-    return FittedLevel(level, dict(zip(names, lambdas.tolist())), log_probs, plain, chosen)
-
-
-def inverse(problem: Problem, state: State, ridge: Tensor) -> Tensor:
-    """V = (H + diag(ridge))^-1"""
-    hessian = problem.hessian(state.log_probs.exp()) + ridge.diag()
-    return torch.cholesky_inverse(torch.linalg.cholesky(hessian))
-
-
-def _evenly(count: int) -> Tensor:
-    """At most `MOST_NODES` numbers below ``count``, evenly spaced."""
-    return torch.linspace(0, count - 1, min(count, MOST_NODES), dtype=torch.double).round().long()
+        raw, problem = t / problem.size, Problem(design, target, scale)
+        t = torch.where(problem.size.isinf(), 0.0, raw * problem.size)
+        t, inverse = solve(problem, t, lambdas[group] / problem.n)
+    theta, weight = problem.split(t)
+    state = {"theta": theta, "weight": weight, "stack": stack, "top": top, **variance_forms(problem, inverse)}
+    return FittedLevel(Level(**state), dict(zip(names, lambdas.tolist())), nodes, log_probs, plain)
 
 
 def fit_stack(plain: Tensor, member: Tensor, target: Tensor) -> Tensor:
-    """w and s of p = (w p_ts + (1 - w) p_member)^s from leave-one-out log-probabilities (C, n) of both: EM, then Newton."""
+    """w and e of (w p_ts + (1 - w) p_member)^e from leave-one-out log-probabilities (C, n): EM, then Newton."""
     n = target.shape[1]
-    label = torch.stack([(log_probs * target).sum(0) for log_probs in (plain, member)])
-    likelihood = (label - label.amax(0)).exp()
-    prior = label.new_tensor([STACK_PRIOR + STACK_PRIOR_TS / n, STACK_PRIOR])
+    likelihood = torch.stack([(p * target).sum(0) for p in (plain, member)]).softmax(0)
+    prior = likelihood.new_tensor([STACK_PRIOR + STACK_PRIOR_TS / n, STACK_PRIOR])
     weights = prior / prior.sum()
     for _ in range(1000):
-        share = likelihood * weights[:, None]
-        updated = (share / share.sum(0)).sum(1) + prior
-        updated = updated / updated.sum()
-        settled, weights = float((updated - weights).abs().max()) < 1e-7, updated
-        if settled:
+        before, share = weights, likelihood * weights[:, None]
+        weights = ((share / share.sum(0)).sum(1) + prior) / (n + prior.sum())
+        if float((weights - before).abs().max()) < 1e-7:
             break
     mixed = stacked(plain, member, torch.stack([weights[0], torch.ones_like(weights[0])])).T
     exponent = fit_linear(torch.zeros_like(mixed), mixed[:, :, None], target.T, EXPONENT_LAMBDA / n, torch.ones(1))
-    return torch.stack([weights[0], exponent[0].clamp(min=SMALLEST_EXPONENT)])
+    return torch.cat([weights[:1], exponent.clamp(min=SMALLEST_EXPONENT)])
 
 
 def fit_top(log_probs: Tensor, top: Tensor, y: Tensor) -> Tensor:
     """a and b of keep mode: logistic regression of "the prediction is right" on the log odds of its projected probability."""
     odds = top_odds(pooled(log_probs, top), top)[0]
     right = top.gather(0, y[None])[0].double()
-    terms = torch.stack([torch.stack([odds, torch.ones_like(odds)], 1), odds.new_zeros(len(odds), 2)], 1)  # (n, 2, 2)
+    terms = torch.stack(
+        [torch.stack([odds, torch.ones_like(odds)], 1), torch.zeros(len(odds), 2).to(odds)], 1
+    )  # (n, 2, 2)
     target = torch.stack([right, 1 - right], 1)
-    start = torch.tensor([1.0, 0.0])
-    slope, shift = fit_linear(torch.zeros_like(target), terms, target, TOP_LAMBDA / len(y), start)
-    return torch.stack([slope.clamp(min=SMALLEST_SLOPE), shift])
-
-
-# ------------------------------------------------------------------------------------------------- the recipe
+    fitted = fit_linear(torch.zeros_like(target), terms, target, TOP_LAMBDA / len(y), torch.tensor([1.0, 0.0]))
+    return torch.stack([fitted[0].clamp(min=SMALLEST_SLOPE), fitted[1]])
 
 
 @dataclass(frozen=True)
@@ -416,9 +328,9 @@ class GraphScaling:
 
     card: ClassVar[Card] = Card(
         title="Graph scaling (ours)",
-        formula="p = (w softmax(s z) + (1 - w) softmax(z' / sqrt(1 + pi/8 v)))^e; z' = (a.f) z + (u.f) v1 + u2 v2 + B [1; z; h; x]",
+        formula="p = (w softmax(s z) + (1 - w) softmax(z' / sqrt(1 + pi/8 v)))^e, z' = (a.f) z + (u.f) v1 + u2 v2 + B [1; z; h; x]",
         paper="this library",
-        parameters="about 17 + (1 + C + 32) C under ridges by evidence, w and e; B has at most 1,000 entries",
+        parameters="about 17 + (33 + C) C under ridges, w and e; B has at most 1,000 entries",
         cost="fit: some fifteen Newton steps on the fitted nodes; apply: O(E C + N (q^2 + 17 C q)), q the width of B",
         keeps_predictions=False,
         minimises_nll=True,
@@ -427,72 +339,51 @@ class GraphScaling:
 
     def __post_init__(self) -> None:
         if self.predictions not in ("free", "keep"):
-            raise ValueError(f"predictions={self.predictions!r} is not one of free, keep")
+            raise ValueError(f"predictions={self.predictions!r} is not one of free, keep.")
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> GraphScaled:
         """Fit on the nodes ``on``; ``stop`` is not used."""
-        on = fitting_nodes(out, on)
-        nodes = fitting_order(out, on)
+        on, nodes = fitting_nodes(out, on), fitting_order(out, on)
         with one_thread(), torch.inference_mode():
-            return self._fit(out, on, nodes)
+            z, y = _centred(out.logits[nodes]), out.graph.y[nodes]  # (C, n)
+            scale = fit_scale(z.T, y)[0]
+            state = {"scale": scale, "matrix": columns.principal_directions(z), **self._reading(out, nodes)}
+            reader = GraphScaled(num_classes=out.num_classes, **state)
+            context = reader.context_of(out)
+            around, extra = context[nodes].T.double().split([reader.width, context.shape[1] - reader.width])
+            reader = GraphScaled(**(state := {**state, **columns.covariate_units(*reader.covariates(z, around))}))
+            groups = ["constant", *(by_covariates := ["covariates"] * len(reader.centre))]
+            groups += ["neighbours", *(f"neighbours {name}" for name in by_covariates), "neighbours"] * reader.edges
+            design = reader.design(z, around)
+            groups += ["bias", *["matrix"] * reader.matrix.shape[1]][: len(design.x)]
+            best = base = fit_level(design, z, y, scale, groups, {})
+            if len(extra):
+                present = extra.isfinite().all(0)
+                z, y, design = z[:, present], y[present], reader.design(z, around, extra).part(present)
+                parts = {"hidden": reader.hidden, "inputs": reader.inputs}
+                groups += [name for name, part in parts.items() if part is not None for _ in part.low]
+                best = fit_level(design, z, y, scale, groups, base.lambdas)
+            levels = {"base": base.level, "extra": best.level if len(extra) else None}
+            note = f"level: {reader.level}; {_gain(best, z, y)}{_selection(out, on, reader, context)}"
+            return GraphScaled(**state, **levels, predictions=self.predictions, note=note, **fitted_on(out, on))
 
-    def _fit(self, out: Outputs, on: Tensor, nodes: Tensor) -> GraphScaled:
-        z, y = _centred(out.logits[nodes]), out.graph.y[nodes]  # (C, n)
-        graph = graph_sums(out.graph)
-        scale = fit_scale(z.T, y)[0]
-        reading = {
-            "edges": graph is not None, "scale": scale, "matrix": principal_directions(z),
-            **self._components(out, nodes, graph),
-        }  # fmt: skip
-        reader = GraphScaled(num_classes=out.num_classes, **reading)
-        rows = reader.context_of(out)
-        context = rows[nodes].T.double()
-        reading |= covariate_units(*reader.raw_covariates(z, context))
-        reader = GraphScaled(num_classes=out.num_classes, **reading)
-        shared = ["covariates"] * len(reader.centre)
-        groups = ["constant", *shared]
-        if graph is not None:
-            groups += ["neighbours", *[f"neighbours {name}" for name in shared], "neighbours"]
-        groups += ["bias", *["matrix"] * reader.matrix.shape[1]][: len(reader.design(z, context).x)]
-        fitted = base = fit_level(reader.design(z, context), z, y, scale, groups, {})
-        levels = {"base": base.level, "extra": None}
-        if reader.needs.hidden or reader.needs.inputs:
-            extra = context[reader._graph_width :]
-            present = extra.isfinite().all(0)
-            counts = {
-                name: getattr(reader, f"{name}_rotation").shape[1]
-                for name in ("hidden", "inputs")
-                if getattr(reader.needs, name)
-            }
-            groups += [name for name, count in counts.items() for _ in range(count)]
-            design = reader.design(z, context, extra).part(present)
-            fitted = fit_level(design, z[:, present], y[present], scale, groups, base.lambdas)
-            levels["extra"] = fitted.level
-        note = _note(reader, fitted, z, y, self.predictions) + _selection_note(out, on, reader, rows)
-        return GraphScaled(**reading, **levels, predictions=self.predictions, note=note, **fitted_on(out, on))
-
-    def _components(self, out: Outputs, nodes: Tensor, graph: MemorySums | None) -> dict[str, Tensor | None]:
-        """Principal components of the hidden representation and of the inputs, where they are used."""
-        hidden, inputs = self.hidden and out.hidden is not None, self.inputs
-        if inputs and out.graph.get("x") is None:
+    def _reading(self, out: Outputs, nodes: Tensor) -> dict[str, Any]:
+        """What the context is read with: components of the hidden representation and of the inputs, where they are used."""
+        x, graph = out.graph.get("x") if self.inputs else None, graph_sums(out.graph)
+        if self.inputs and x is None:
             raise ValueError("inputs=True needs node features, but the graph has no x.")
-        parts: dict[str, Tensor | None] = {
-            f"{name}_{key}": None for name in ("hidden", "inputs") for key in ("centre", "rotation", "low", "high")
-        }
-        parts["directions"] = None
-        counts = component_counts(out.num_classes, hidden, inputs)
-        if hidden and counts[0]:
-            assert out.hidden is not None
-            parts |= {
-                f"hidden_{key}": value for key, value in principal_components(out.hidden, nodes, counts[0]).items()
-            }
-        if inputs and counts[1]:
-            x = out.graph.x
-            parts["directions"] = singular_directions(x)
-            along = direction_rows(x, parts["directions"])
-            values = with_neighbours(along, (graph or isolated_nodes(out.num_nodes, x)).neighbour_sum(along))
-            parts |= {f"inputs_{key}": value for key, value in principal_components(values, nodes, counts[1]).items()}
-        return parts
+        state: dict[str, Any] = {"edges": graph is not None, "hidden": None, "inputs": None, "directions": None}
+        num_hidden, num_inputs = columns.component_counts(
+            out.num_classes, self.hidden and out.hidden is not None, self.inputs
+        )
+        if out.hidden is not None and num_hidden:
+            state["hidden"] = Components.of(out.hidden, nodes, num_hidden)
+        if x is not None and num_inputs:
+            state["directions"] = columns.singular_directions(x)
+            along = columns.direction_rows(x, state["directions"])
+            around = (graph or isolated_nodes(out.num_nodes, along)).neighbour_sum(along)
+            state["inputs"] = Components.of(columns.with_neighbours(along, around), nodes, num_inputs)
+        return state
 
 
 @dataclass(frozen=True)
@@ -510,45 +401,37 @@ class KeptGraphScaling(GraphScaling):
 
 
 def _centred(logits: Tensor) -> Tensor:
-    """Logits (C, n) without what is common to all classes, in double precision, from (n, C)."""
-    z = logits.T.double()
-    return z - z.mean(0)
+    """Centred logits (C, n) in double precision, from (n, C)."""
+    return (logits.double() - logits.double().mean(1, keepdim=True)).T
 
 
-def _note(reader: GraphScaled, fitted: FittedLevel, z: Tensor, y: Tensor, predictions: str) -> str:
-    """Level, leave-one-out NLL against temperature scaling, and the predictions that change."""
-    y, z = y[fitted.nodes], z[:, fitted.nodes]
-    before, after = (-float(p.gather(0, y[None]).mean()) for p in (fitted.plain, fitted.log_probs))
-    pred, moved = z.argmax(0), fitted.log_probs.argmax(0)
+def _gain(best: FittedLevel, z: Tensor, y: Tensor) -> str:
+    """Leave-one-out NLL against temperature scaling, and what other predictions would gain."""
+    y, pred, moved = y[best.nodes], z[:, best.nodes].argmax(0), best.log_probs.argmax(0)
+    before, after = (-float(p.gather(0, y[None]).mean()) for p in (best.plain, best.log_probs))
     accuracy = [100 * float((p == y).double().mean()) for p in (pred, moved)]
-    change = f"{int((pred != moved).sum())} of {len(y)} fitted nodes"
-    gain = f"leave-one-out accuracy {accuracy[0]:.1f} -> {accuracy[1]:.1f} %"
-    verb = (
-        f"predictions of {change} change: {gain}"
-        if predictions == "free"
-        else f"{change} are held; freeing predictions: {gain}"
-    )
-    return f"level: {reader.level}; leave-one-out NLL {after:.4f} (temperature scaling {before:.4f}); {verb}"
-
-
-def _selection_note(out: Outputs, on: Tensor, reader: GraphScaled, context: Tensor) -> str:
-    """How the fitted nodes differ from other nodes outside training, by covariates and tempered probabilities."""
-    train = out.graph.get("train_mask")
-    others = ~on if train is None else ~on & ~train
-    draw = torch.Generator().manual_seed(0)
-    groups = [nodes.nonzero().flatten().cpu() for nodes in (on, others)]
-    groups = [ids[torch.randperm(len(ids), generator=draw)[:most]] for ids, most in zip(groups, COMPARED)]
-    if len(groups[1]) == 0:
-        return ""
-    columns = []
-    for ids in (nodes.to(out.logits.device) for nodes in groups):
-        raw, _ = reader.raw_covariates(_centred(out.logits[ids]), context[ids].T.double())
-        probs = (reader.scale * out.logits[ids].double()).log_softmax(-1).cpu().numpy()
-        columns.append({**prediction_covariates(probs), **dict(zip(COVARIATES[-len(raw) :], raw.cpu().numpy()))})
-    comparison = compare_rows(*columns, draws=DRAWS)
-    if not comparison.differ:
-        return ""
     return (
-        f"; {comparison.text('the fitted nodes', 'the others')} (AUC {comparison.auc:.2f}): what was measured on the fitted nodes "
-        "may not carry over"
+        f"leave-one-out NLL {after:.4f} (temperature scaling {before:.4f}); another class leads on {int((pred != moved).sum())} of "
+        f"{len(y)} fitted nodes: leave-one-out accuracy {accuracy[0]:.1f} -> {accuracy[1]:.1f} %"
     )
+
+
+def _selection(out: Outputs, on: Tensor, reader: GraphScaled, context: Tensor) -> str:
+    """How the fitted nodes differ from other nodes outside training, by covariates and tempered probabilities."""
+    others = ~on if out.graph.get("train_mask") is None else ~on & ~out.graph.train_mask
+    generator = torch.Generator().manual_seed(0)
+    groups = [nodes.nonzero().flatten().cpu() for nodes in (on, others)]
+    groups = [ids[torch.randperm(len(ids), generator=generator)[:most]] for ids, most in zip(groups, COMPARED)]
+    nodes = torch.cat(groups).to(on.device)
+    raw, _ = reader.covariates(_centred(out.logits[nodes]), context[nodes].T.double())
+    log_probs = (reader.scale * out.logits[nodes].double()).log_softmax(-1).cpu().numpy()
+    values = {**prediction_covariates(log_probs), **dict(zip(columns.COVARIATES[-len(raw) :], raw.cpu().numpy()))}
+    fitted, rest = (
+        {name: value[part] for name, value in values.items()}
+        for part in (slice(len(groups[0])), slice(len(groups[0]), None))
+    )
+    comparison = compare_rows(fitted, rest, draws=DRAWS) if len(groups[1]) else None
+    if comparison is None or not comparison.differ:
+        return ""
+    text = comparison.text("the fitted nodes", "the others")
+    return f"; {text} (AUC {comparison.auc:.2f}): what was measured on the fitted nodes may not carry over"
