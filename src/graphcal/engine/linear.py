@@ -1,4 +1,4 @@
-"""Convex fits: softmax NLL of logits that are linear in a few parameters, with leave-one-out validation and a ridge path.
+"""Convex fits: softmax NLL of logits that are linear in a few parameters, with leave-one-out validation.
 
     z_n = base_n + X_n theta                        base (n, C), terms X (n, C, K), target q (n, C)
     minimise  1/n sum_n CE(q_n, softmax z_n) + 1/2 sum_k ridge_k (theta_k - start_k)^2
@@ -18,15 +18,12 @@ for about the price of one iteration instead of n fits, without random folds, an
 *Targets.* Where a model is right on every node, its NLL falls without end as its confidence grows. Platt (1999) counts one more
 node of each outcome: of n nodes that are all right, each is taken to be right with probability 1 - 1 / (n + 2).
 
-*Ridge path.* Leave-one-out NLL first falls and then rises as a ridge weakens, so the search walks along the ridges while it
-gains. Solutions of neighbours are close: one Newton step leads from each to the next.
-
 Matrices of parameters, where H would be too large to write down, are for `graphcal.engine.softmax`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -34,12 +31,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from graphcal.engine.columns import ColumnSet, DenseColumns, contrast
-
 # on coefficients of columns of unit size: two equal columns must not make the Hessian singular
 TINY_RIDGE = 1e-10
 MOST_SOLVED = 20  # classes of a system that is solved for every node when it is left out
 SERIES = 12  # terms otherwise
+CHUNK = 2**22  # numbers in one intermediate
 
 
 def fit_linear(
@@ -72,72 +68,65 @@ def loo_logits(base: Tensor, terms: Tensor, target: Tensor, theta: Tensor, ridge
     return z.clone()
 
 
+def contrast(x: Tensor) -> Tensor:
+    """x (n, C, ...) without what is common to all classes, which softmax does not see."""
+    return x - x.mean(1, keepdim=True)
+
+
 @dataclass(frozen=True, eq=False)
-class RidgesFit:
-    """A fit whose groups of coefficients have each a ridge of its own."""
+class DenseColumns:
+    """Columns X_n (C, K) of logits that are linear in their parameters."""
 
-    theta: Tensor  # (K,)
-    ridge: Tensor  # (K,) on coefficients of columns of unit size
-    loo_logits: Tensor  # (n, C)
-    loo_nll: float
+    terms: Tensor  # (n, C, K)
 
+    @cached_property
+    def flat(self) -> Tensor:  # (n C, K)
+        return self.terms.reshape(-1, self.terms.shape[2])
 
-def best_ridges(
-    base: Tensor,
-    columns: ColumnSet,
-    target: Tensor,
-    start: Tensor,
-    group: Tensor,
-    ridges: Sequence[float],
-    ungrouped: float = 0.0,
-    sweeps: int = 2,
-) -> RidgesFit:
-    """A ridge for each group of coefficients, by coordinate search from strong to weak on leave-one-out NLL.
+    def unit(self, floor: float) -> tuple[DenseColumns, Tensor, Tensor]:
+        """Columns of unit size, the sizes (K,), and which are above ``floor`` (K,); softmax sees contrasts only."""
+        centred = contrast(self.terms)
+        size = centred.square().mean((0, 1)).sqrt()
+        alive = size > floor
+        size = torch.where(alive, size, torch.ones_like(size))
+        return DenseColumns(centred / size), size, alive
 
-    ``group`` (K,) holds the number of a coefficient's group, -1 where its ridge is ``ungrouped``. A ridge is weakened while that
-    gains, group after group, ``sweeps`` times over them all; neighbouring solutions are one Newton step apart.
-    """
-    with torch.inference_mode():
-        fit = LinearFit(base, columns, target, start)
-        strong_first = sorted(ridges, reverse=True)
-        place = [0] * (int(group.max()) + 1)
+    def apply(self, theta: Tensor) -> Tensor:
+        """X theta, (n, C)."""
+        return (self.flat @ theta).view(self.terms.shape[:2])
 
-        def ridge_at(place: Sequence[int]) -> Tensor:
-            values = fit.start.new_tensor([*(strong_first[k] for k in place), ungrouped])
-            return values[group] + TINY_RIDGE
+    def transpose(self, residual: Tensor) -> Tensor:
+        """sum_n X_n^T r_n, (K,), for r (n, C)."""
+        return residual.reshape(-1) @ self.flat
 
-        def step(place: Sequence[int], state: NewtonState) -> tuple[NewtonState, float]:
-            there = fit.solve(ridge_at(place), state, steps=1)
-            return there, there.loo_nll(ridge_at(place))
+    def curvature(self, probs: Tensor) -> Tensor:
+        """sum_n X_n^T (diag(p_n) - p_n p_n^T) X_n, (K, K)."""
+        weighted = self.flat * probs.reshape(-1, 1)
+        mean = weighted.view(self.terms.shape).sum(1)  # (n, K)
+        curvature: Tensor = weighted.T @ self.flat - mean.T @ mean
+        return curvature
 
-        state, least = step(place, fit.at(fit.start))
-        for _ in range(sweeps):
-            before = list(place)
-            for g in range(len(place)):
-                while place[g] + 1 < len(strong_first):
-                    weaker = [k + (i == g) for i, k in enumerate(place)]
-                    there, loss = step(weaker, state)
-                    if not loss < least:
-                        break
-                    state, least, place = there, loss, weaker
-            if place == before:
-                break
-        ridge = ridge_at(place)
-        solved = fit.solve(ridge, state, precision=1e-14)
-        unseen = solved.loo_logits(ridge)
-        loss = -float((unseen.log_softmax(-1) * fit.target).sum()) / len(unseen)
-        theta = fit.theta(solved)
-    return RidgesFit(theta.clone(), ridge.clone(), unseen.clone(), loss)
+    def leverage(self, inverse: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """X_n M X_n^T, (r, C, C) for slices of r nodes, for M (K, K)."""
+        size = max(1, CHUNK // max(self.terms[0].numel(), 1))
+        for first in range(0, len(self.terms), size):
+            part = slice(first, first + size)
+            x = self.terms[part]
+            yield part, (x @ inverse) @ x.mT
+
+    def levered(self, inverse: Tensor, x: Tensor) -> Tensor:
+        """X_n M X_n^T x_n, (n, C), for M (K, K) and x (n, C), without writing the matrices down."""
+        seen = torch.einsum("nck,nc->nk", self.terms, x) @ inverse
+        return torch.einsum("nck,nk->nc", self.terms, seen)
 
 
 class LinearFit:
     """One such problem. Inside, columns have unit size: a Gram column of SCAR and a logit differ by orders of magnitude."""
 
-    def __init__(self, base: Tensor, columns: ColumnSet | Tensor, target: Tensor, start: Tensor) -> None:
+    def __init__(self, base: Tensor, terms: Tensor, target: Tensor, start: Tensor) -> None:
         self.base, self.target, self._start = base.double(), target.double().contiguous(), start.double()
-        given = DenseColumns(columns.double()) if isinstance(columns, Tensor) else columns
         floor = 1e-12 * float(self.base.abs().max().clamp(min=1.0))
-        self.columns, self.scale, self.alive = given.unit(floor)
+        self.columns, self.scale, self.alive = DenseColumns(terms.double()).unit(floor)
         self.start = self._start * self.scale
 
     def unit_ridge(self, ridge: Tensor | float) -> Tensor:
@@ -185,7 +174,7 @@ class LinearFit:
 class NewtonState:
     """z = base + X theta at one theta, the mean NLL of its softmax, and that NLL's derivatives when asked for."""
 
-    def __init__(self, base: Tensor, columns: ColumnSet, target: Tensor, theta: Tensor) -> None:
+    def __init__(self, base: Tensor, columns: DenseColumns, target: Tensor, theta: Tensor) -> None:
         """base (n, C), columns X, target q (n, C), theta (K,)"""
         self.theta, self.columns, self.target = theta, columns, target
         self.z = base + columns.apply(theta)

@@ -3,7 +3,7 @@
 Kept to compare with; `graphcal.methods.graph_scaling` succeeds it.
 
     z'_n = s_n z_n + w_n t_n        t = G[:, y_hat] + b, as in `graphcal.methods.scar`
-    s_n = x_n . a,  w_n = x_n . c   x_n = (1, eight standardised features of the node: graphcal.engine.graph_columns)
+    s_n = x_n . a,  w_n = x_n . c   x_n = (1, eight standardised features of the node: `node_features`)
 
 Linear in (a, c): validation NLL is convex. A ridge holds the 16 coefficients of features to zero, that is, to SCAR with one
 weight and a temperature; its strength is the one of least leave-one-out NLL. With fewer than ten fitting nodes for each parameter
@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Needs, Outputs, fitted_on, fitting_nodes
-from graphcal.engine.graph_columns import node_features
 from graphcal.engine.linear import TINY_RIDGE, LinearFit, NewtonState, fit_linear, loo_logits
 from graphcal.graphs import structure
 from graphcal.methods.card import Card
@@ -28,6 +27,38 @@ from graphcal.methods.scar import SMALLEST_SCALE, ScarObjective, centroid_logits
 
 ENOUGH_PER_PARAMETER = 10  # fitting nodes
 RIDGES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)  # on mean NLL, with columns of unit size
+
+
+def node_features(out: Outputs) -> Tensor:
+    """Features of every node that need no label; an isolated node is its own neighbourhood.
+
+    near_train   1 next to the training set (V_F of the SCAR paper), else 0
+    agree        share of neighbours with the node's predicted class
+    agree_2hop   the same over walks of length two
+    log_degree   log(1 + degree)
+    support      the neighbours' mean probability of the node's predicted class
+    conf_gap     own confidence minus the neighbours' mean confidence
+    entropy      of the neighbours' mean prediction
+    logit_norm   length of the node's own logit vector
+    """  # (N, 8)
+    graph, classes = structure(out.graph), out.num_classes
+    probs = out.logits.softmax(-1)
+    conf, pred = probs.amax(-1, keepdim=True), out.pred[:, None]
+    hard = torch.zeros_like(probs).scatter_(1, pred, 1.0)  # (N, C) predictions, one-hot
+    one_hop = graph.neighbour_mean(hard)
+    around = graph.neighbour_mean(torch.cat([one_hop, probs, conf], -1))
+    two_hop, mean_probs, mean_conf = torch.split(around, [classes, classes, 1], -1)
+    columns = [
+        graph.next_to_training[:, None],
+        one_hop.gather(1, pred),
+        two_hop.gather(1, pred),
+        graph.degree[:, None].to(probs).log1p(),
+        mean_probs.gather(1, pred),
+        conf - mean_conf,
+        torch.special.entr(mean_probs).sum(-1, keepdim=True),
+        out.logits.norm(dim=-1, keepdim=True),
+    ]
+    return torch.cat([column.double() for column in columns], -1)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Outputs, fitting_nodes
-from graphcal.engine.graph_columns import node_features
 from graphcal.engine.linear import fit_linear, loo_logits
 from graphcal.lab.paper.quirks.graph_scar import (
     ENOUGH_PER_PARAMETER,
@@ -24,6 +23,7 @@ from graphcal.lab.paper.quirks.graph_scar import (
     best_ridge,
     design_matrix,
     identity_coefficients,
+    node_features,
 )
 from graphcal.methods.card import Card
 from graphcal.methods.scar import ScarObjective, final_layer_of

@@ -1,0 +1,437 @@
+"""Fit of graph scaling: one convex member, ridges by evidence, leave-one-out, and its mixture with temperature scaling.
+
+With every column of mean square 1, X_n the columns of node n, A_n = diag(p_n) - p_n p_n^T and lambda the ridges of the groups,
+
+    H = 1/n sum_n X_n^T A_n X_n,     V = (H + diag(lambda / n))^-1,     S_n = X_n V X_n^T / n
+
+Ridges are MacKay's fixed point with a Gamma prior worth two observations at lambda = 100 (`evidence`); the constant of the scale
+keeps 150, towards temperature scaling. Without its label node n has z'_n + (I - S_n A_n)^-1 S_n (p_n - q_n), with the covariance
+(I - S_n A_n)^-1 S_n: one Newton step at the same ridges. The mean variance of a difference between two classes is
+v_n = (2 C tr S_n - 2 1^T S_n 1) / (C (C - 1)), a quadratic form of the columns (`variance_forms`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from graphcal.core import Outputs, fitted_on, fitting_nodes
+from graphcal.engine.linear import fit_linear, loo_logits, platt_targets
+from graphcal.engine.node_order import fitting_order
+from graphcal.engine.threads import one_thread
+from graphcal.graphs import graph_sums, isolated_nodes
+from graphcal.methods.card import Card
+from graphcal.methods.graph_scaling import columns
+from graphcal.methods.graph_scaling.calibration import (
+    GraphScaled,
+    Level,
+    pooled,
+    predicted,
+    stacked,
+    tempered,
+    top_odds,
+)
+from graphcal.methods.graph_scaling.columns import CHUNK, Components, Design
+from graphcal.methods.temperature import fit_scale
+from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
+
+PRIOR_LAMBDA, PRIOR_COUNT, CONSTANT_LAMBDA = 100.0, 2.0, 150.0
+SMALLEST_LAMBDA, LARGEST_LAMBDA = 3.0, 3000.0
+ROUNDS, SETTLED = 30, 0.05  # of the evidence; until every log ratio of ridges is below
+MOST_NODES = 2000  # on which ridges and mixture are chosen; the parameters are fitted on all
+MOST_SOLVED, SERIES = 20, 12  # classes of a system that is solved for each node left out; terms of a series otherwise
+STACK_PRIOR, STACK_PRIOR_TS = 2.0, 150.0  # observations of each of the two; divided by n: more for temperature scaling
+EXPONENT_LAMBDA, SMALLEST_EXPONENT = 30.0, 0.1
+TOP_LAMBDA, SMALLEST_SLOPE = 20.0, 0.05
+COMPARED, DRAWS = (500, 1000), 399  # fitted and other nodes that are compared, and re-assignments
+
+
+class Problem:
+    """Penalised mean NLL of a design in parameters t (K,): shared ones, then B row by row, of columns of mean square 1."""
+
+    def __init__(self, design: Design, target: Tensor, scale: Tensor) -> None:
+        self.design, self.target, (self.classes, self.n) = design, target, target.shape
+        self.q, self.num_shared = len(design.x), design.num_shared
+        squares = [f.square() @ field.square().mean(0) for field, f, _ in design.blocks()]
+        indicator = (1 - 1 / self.classes) / self.classes  # mean square of a column that one class has, centred
+        size = (torch.cat([*squares, (design.x.square().sum(1) * indicator).repeat(self.classes)]) / self.n).sqrt()
+        self.size = torch.where(
+            size > 1e-12 * design.fields[0].abs().max().clamp(min=1), size, torch.inf
+        )  # inf: left out
+        self.start = torch.zeros_like(size)
+        self.start[0] = scale * size[0]
+
+    def split(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """theta (F,) and B (C, q)"""
+        raw = t / self.size
+        return raw[: self.num_shared], raw[self.num_shared :].view(self.classes, self.q)
+
+    def at(self, t: Tensor, ridge: Tensor) -> tuple[Tensor, float]:
+        """Log-probabilities (C, n) and objective."""
+        log_probs = self.design.logits(*self.split(t)).log_softmax(0)
+        penalty = 0.5 * ridge @ (t - self.start).square()
+        return log_probs, float(penalty - (log_probs * self.target).sum() / self.n)
+
+    def gradient(self, probs: Tensor) -> Tensor:
+        residual = probs - self.target
+        shared = [f @ (field * residual).sum(0) for field, f, _ in self.design.blocks()]
+        return torch.cat([*shared, (residual @ self.design.x.T).flatten()]) / self.size / self.n
+
+    def hessian(self, probs: Tensor) -> Tensor:
+        """The block of B by products of pairs of classes with pairs of x: a quarter of the work."""
+        total, pairs = torch.zeros(len(self.size), len(self.size)).to(probs), 0.0
+        (c, d), s = self._class_pairs, self.num_shared
+        for nodes, design, shared, x_pairs in self._parts:
+            p = probs[:, nodes]
+            bent = p * (shared - (p * shared).sum(1, keepdim=True))  # (F, C, r) A times each shared column
+            total[:s, :s] += bent.flatten(1) @ shared.flatten(1).T
+            total[:s, s:] += (bent.flatten(0, 1) @ design.x.T).view(s, -1)
+            curvature = -p[c] * p[d]
+            curvature[c == d] += p
+            pairs = pairs + curvature @ x_pairs.T
+        total[s:, :s] = total[:s, s:].T
+        by_class = pairs[_pair_numbers(self.classes)][:, :, _pair_numbers(self.q)]  # (C, C, q, q)
+        total[s:, s:] = by_class.transpose(1, 2).reshape(self.classes * self.q, -1)
+        return total / self.size / self.size[:, None] / self.n
+
+    def covariances(self, inverse: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """S_n (r, C, C) of parts of r nodes, for V (K, K)."""
+        s, raw = self.num_shared, self.raw_covariance(inverse)
+        blocks = raw[s:, s:].view(self.classes, self.q, self.classes, self.q).transpose(1, 2)[self._class_pairs]
+        i, j = torch.triu_indices(self.q, self.q)
+        by_pairs = (blocks[:, i, j] + blocks[:, j, i]) * torch.where(i == j, 0.5, 1.0).to(raw)
+        for nodes, design, shared, x_pairs in self._parts:
+            own = (by_pairs @ x_pairs)[_pair_numbers(self.classes)]  # (C, C, r)
+            half = 0.5 * (raw[:s, :s] @ shared.flatten(1)).view_as(shared)
+            half += (raw[:s, s:].reshape(-1, self.q) @ design.x).view_as(shared)
+            cross = shared.permute(2, 1, 0) @ half.permute(2, 0, 1)  # (r, C, C)
+            yield nodes, own.permute(2, 0, 1) + cross + cross.mT
+
+    def raw_covariance(self, inverse: Tensor) -> Tensor:
+        """Covariance (K, K) of the parameters in the units of the design."""
+        return inverse / self.size / self.size[:, None] / self.n
+
+    @cached_property
+    def _class_pairs(self) -> tuple[Tensor, Tensor]:
+        c, d = torch.triu_indices(self.classes, self.classes)
+        return c, d
+
+    @property
+    def _parts(self) -> Iterator[tuple[slice, Design, Tensor, Tensor]]:
+        """Parts of the nodes that keep intermediates small, with shared columns (F, C, r) and products of pairs of x."""
+        return iter(self._single) if self._single else self._chunks()
+
+    @cached_property
+    def _single(self) -> list[tuple[slice, Design, Tensor, Tensor]]:
+        chunks = self._chunks()
+        return [next(chunks)] if self._chunk >= self.n else []
+
+    @property
+    def _chunk(self) -> int:
+        return max(1, CHUNK // max(self.classes**2, self.num_shared * self.classes, self.q**2 // 2))
+
+    def _chunks(self) -> Iterator[tuple[slice, Design, Tensor, Tensor]]:
+        i, j = torch.triu_indices(self.q, self.q)
+        for first in range(0, self.n, self._chunk):
+            design = self.design.part(slice(first, first + self._chunk))
+            shared = torch.cat([f[:, None] * field for field, f, _ in design.blocks()])
+            yield slice(first, first + self._chunk), design, shared, design.x[i] * design.x[j]
+
+
+def _pair_numbers(count: int) -> Tensor:
+    """The number of each pair in the upper triangle, (count, count)."""
+    i, j = torch.triu_indices(count, count)
+    numbers = torch.empty(count, count, dtype=torch.long)
+    numbers[i, j] = numbers[j, i] = torch.arange(len(i))
+    return numbers
+
+
+def newton_step(problem: Problem, t: Tensor, hessian: Tensor, ridge: Tensor) -> tuple[Tensor, float]:
+    """One Newton step with backtracking, and the decrease of the objective."""
+    log_probs, before = problem.at(t, ridge)
+    gradient = problem.gradient(log_probs.exp()) + ridge * (t - problem.start)
+    step = torch.cholesky_solve(gradient[:, None], torch.linalg.cholesky(hessian + ridge.diag()))[:, 0]
+    for _ in range(40):
+        decrease = before - problem.at(t - step, ridge)[1]
+        if decrease >= 1e-4 * float(gradient @ step):
+            return t - step, decrease
+        step = step / 2
+    return t, 0.0
+
+
+def solve(problem: Problem, t: Tensor, ridge: Tensor) -> tuple[Tensor, Tensor]:
+    """The minimiser t, and V there."""
+    for _ in range(100):
+        hessian = problem.hessian(problem.at(t, ridge)[0].exp())
+        t, decrease = newton_step(problem, t, hessian, ridge)
+        if decrease < 1e-10:
+            break
+    return t, torch.cholesky_inverse(torch.linalg.cholesky(hessian + ridge.diag()))
+
+
+def evidence(problem: Problem, group: Tensor, lambdas: Tensor) -> tuple[Tensor, Tensor]:
+    """Parameters and ridges lambda (G,) of the groups: the fixed point of lambda = (gamma + 2) / (|t - start|^2 + 0.02).
+
+    gamma counts the parameters of a group that the labels determine. Group 0 keeps its ridge.
+    """
+    t = problem.start
+    for k in range(ROUNDS + 1):
+        ridge, before = lambdas[group] / problem.n, lambdas
+        hessian = problem.hessian(problem.at(t, ridge)[0].exp())
+        if k:
+            variance = torch.cholesky_inverse(torch.linalg.cholesky(hessian + ridge.diag())).diagonal()
+            gamma = torch.zeros_like(lambdas).index_add_(0, group, 1 - ridge * variance)
+            length = torch.zeros_like(lambdas).index_add_(0, group, (t - problem.start).square())
+            lambdas = (gamma + PRIOR_COUNT) / (length + PRIOR_COUNT / PRIOR_LAMBDA)
+            lambdas = torch.cat([before[:1], lambdas[1:].clamp(SMALLEST_LAMBDA, LARGEST_LAMBDA)])
+        t, _ = newton_step(problem, t, hessian, lambdas[group] / problem.n)
+        if k and bool(((lambdas / before).log().abs() < SETTLED).all()):
+            break
+    return t, lambdas
+
+
+def leave_one_out(problem: Problem, t: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]:
+    """z' (C, n) of every node from the fit without it, and its mean variance (n,) of differences between classes."""
+    z = problem.design.logits(*problem.split(t))
+    p, residual = z.softmax(0).T, (z.softmax(0) - problem.target).T[:, :, None]
+    steps, variances = [], []
+    for nodes, own in problem.covariances(inverse):
+        at = p[nodes, :, None]
+        if problem.classes <= MOST_SOLVED:
+            eye = torch.eye(problem.classes).to(own)
+            own = torch.linalg.solve(eye - own * at.mT + (own @ at) * at.mT, own)  # (I - S A)^-1 S
+            step = own @ residual[nodes]
+        else:  # the eigenvalues of S A, a node's share in its own fit, are below 1
+            step = first = own @ residual[nodes]
+            for _ in range(SERIES):
+                step = first + own @ (at * (step - (at * step).sum(1, keepdim=True)))
+            bent = at * own - at * (own @ at).mT  # A S
+            own = own + own @ bent
+        steps.append(step[:, :, 0])
+        variances.append(pair_variance(own.diagonal(dim1=1, dim2=2).sum(1), own.sum((1, 2)), problem.classes))
+    return z + torch.cat(steps).T, torch.cat(variances)
+
+
+def pair_variance(trace: Tensor, total: Tensor, classes: int) -> Tensor:
+    return (2 * classes * trace - 2 * total) / (classes * (classes - 1))
+
+
+def variance_forms(problem: Problem, inverse: Tensor) -> dict[str, Tensor]:
+    """The small matrices of `Design.variance`; shared columns are centred over classes, so they have no part in 1^T S_n 1."""
+    s, raw = problem.num_shared, problem.raw_covariance(inverse)
+    by_class = raw[s:, s:].view(problem.classes, problem.q, problem.classes, problem.q)
+    nothing, classes = torch.zeros(()).to(raw), problem.classes
+    return {
+        "by_shared": pair_variance(raw[:s, :s], nothing, classes),
+        "by_both": pair_variance(2 * raw[:s, s:], nothing, classes).reshape(s, classes, problem.q),
+        "by_class": pair_variance(by_class.diagonal(dim1=0, dim2=2).sum(-1), by_class.sum((0, 2)), classes),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class FittedLevel:
+    level: Level
+    lambdas: dict[str, float]
+    nodes: Tensor  # on which it was chosen
+    log_probs: Tensor  # (C, n) leave-one-out of those
+    plain: Tensor  # (C, n) the same of temperature scaling
+
+
+def fit_level(
+    design: Design, z: Tensor, y: Tensor, scale: Tensor, groups: list[str], like: dict[str, float]
+) -> FittedLevel:
+    """The member of a design and its mixture; ``groups`` names the ridges of the shared columns and of x, ``like`` first values."""
+    target, nodes = platt_targets(y, z.T).T, torch.linspace(0, len(y) - 1, min(len(y), MOST_NODES)).round().long()
+    problem, names = Problem(design.part(nodes), target[:, nodes], scale), list(dict.fromkeys(groups))
+    numbers = torch.tensor([names.index(name) for name in groups])
+    group = torch.cat([numbers[: problem.num_shared], numbers[problem.num_shared :].repeat(problem.classes)])
+    first = torch.tensor([CONSTANT_LAMBDA, *(like.get(name, PRIOR_LAMBDA) for name in names[1:])]).to(z)
+    t, lambdas = evidence(problem, group, first)
+    t, inverse = solve(problem, t, lambdas[group] / problem.n)
+    rows = z.T[nodes]
+    plain = loo_logits(torch.zeros_like(rows), rows[:, :, None], problem.target.T, scale[None]).T.log_softmax(0)
+    member = tempered(*leave_one_out(problem, t, inverse))
+    stack = fit_stack(plain, member, problem.target)
+    log_probs = stacked(plain, member, stack)
+    top = fit_top(log_probs, predicted(z[:, nodes]), y[nodes])
+    if len(y) > problem.n:
+        raw, problem = t / problem.size, Problem(design, target, scale)
+        t = torch.where(problem.size.isinf(), 0.0, raw * problem.size)
+        t, inverse = solve(problem, t, lambdas[group] / problem.n)
+    theta, weight = problem.split(t)
+    state = {"theta": theta, "weight": weight, "stack": stack, "top": top, **variance_forms(problem, inverse)}
+    return FittedLevel(Level(**state), dict(zip(names, lambdas.tolist())), nodes, log_probs, plain)
+
+
+def fit_stack(plain: Tensor, member: Tensor, target: Tensor) -> Tensor:
+    """w and e of (w p_ts + (1 - w) p_member)^e from leave-one-out log-probabilities (C, n): EM, then Newton."""
+    n = target.shape[1]
+    likelihood = torch.stack([(p * target).sum(0) for p in (plain, member)]).softmax(0)
+    prior = likelihood.new_tensor([STACK_PRIOR + STACK_PRIOR_TS / n, STACK_PRIOR])
+    weights = prior / prior.sum()
+    for _ in range(1000):
+        before, share = weights, likelihood * weights[:, None]
+        weights = ((share / share.sum(0)).sum(1) + prior) / (n + prior.sum())
+        if float((weights - before).abs().max()) < 1e-7:
+            break
+    mixed = stacked(plain, member, torch.stack([weights[0], torch.ones_like(weights[0])])).T
+    exponent = fit_linear(torch.zeros_like(mixed), mixed[:, :, None], target.T, EXPONENT_LAMBDA / n, torch.ones(1))
+    return torch.cat([weights[:1], exponent.clamp(min=SMALLEST_EXPONENT)])
+
+
+def fit_top(log_probs: Tensor, top: Tensor, y: Tensor) -> Tensor:
+    """a and b of keep mode: logistic regression of "the prediction is right" on the log odds of its projected probability."""
+    odds = top_odds(pooled(log_probs, top), top)[0]
+    right = top.gather(0, y[None])[0].double()
+    terms = torch.stack(
+        [torch.stack([odds, torch.ones_like(odds)], 1), torch.zeros(len(odds), 2).to(odds)], 1
+    )  # (n, 2, 2)
+    target = torch.stack([right, 1 - right], 1)
+    fitted = fit_linear(torch.zeros_like(target), terms, target, TOP_LAMBDA / len(y), torch.tensor([1.0, 0.0]))
+    return torch.stack([fitted[0].clamp(min=SMALLEST_SLOPE), fitted[1]])
+
+
+@dataclass(frozen=True)
+class GraphScaling:
+    """Recalibrate with logits, edges and hidden representation: one convex fit, mixed with temperature scaling.
+
+    The calibrator to start with. It needs logits and takes edges and the hidden representation where they are known.
+
+    Parameters
+    ----------
+    predictions : "free" or "keep", default="free"
+        "keep" never changes a prediction, at a price in NLL.
+    hidden : bool, default=True
+        Use the representation that enters the final linear map, where the model shows it.
+    inputs : bool, default=False
+        Use the input features ``x`` as well.
+
+    >>> import graphcal as gc
+    >>> data = gc.lab.load("citeseer")
+    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=60), seeds=[0])[0].outputs
+    >>> calibrate = gc.GraphScaling().fit(out, on=data.val_mask)
+    >>> calibrate(out).shape, calibrate.level
+    (torch.Size([3327, 6]), 'logits · edges · hidden')
+    >>> keep = gc.GraphScaling(predictions="keep").fit(out, on=data.val_mask)
+    >>> bool((keep(out).argmax(-1) == out.pred).all())
+    True
+    """
+
+    predictions: str = "free"
+    hidden: bool = True
+    inputs: bool = False
+
+    card: ClassVar[Card] = Card(
+        title="Graph scaling (ours)",
+        formula="p = (w softmax(s z) + (1 - w) softmax(z' / sqrt(1 + pi/8 v)))^e, z' = (a.f) z + (u.f) v1 + u2 v2 + B [1; z; h; x]",
+        paper="this library",
+        parameters="about 17 + (33 + C) C under ridges, w and e; B has at most 1,000 entries",
+        cost="fit: some fifteen Newton steps on the fitted nodes; apply: O(E C + N (q^2 + 17 C q)), q the width of B",
+        keeps_predictions=False,
+        minimises_nll=True,
+        departures="not a published method. Levels: logits and edges; and hidden (default); and inputs (inputs=True)",
+    )
+
+    def __post_init__(self) -> None:
+        if self.predictions not in ("free", "keep"):
+            raise ValueError(f"predictions={self.predictions!r} is not one of free, keep.")
+
+    def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> GraphScaled:
+        """Fit on the nodes ``on``; ``stop`` is not used."""
+        on, nodes = fitting_nodes(out, on), fitting_order(out, on)
+        with one_thread(), torch.inference_mode():
+            z, y = _centred(out.logits[nodes]), out.graph.y[nodes]  # (C, n)
+            scale = fit_scale(z.T, y)[0]
+            state = {"scale": scale, "matrix": columns.principal_directions(z), **self._reading(out, nodes)}
+            reader = GraphScaled(num_classes=out.num_classes, **state)
+            context = reader.context_of(out)
+            around, extra = context[nodes].T.double().split([reader.width, context.shape[1] - reader.width])
+            reader = GraphScaled(**(state := {**state, **columns.covariate_units(*reader.covariates(z, around))}))
+            groups = ["constant", *(by_covariates := ["covariates"] * len(reader.centre))]
+            groups += ["neighbours", *(f"neighbours {name}" for name in by_covariates), "neighbours"] * reader.edges
+            design = reader.design(z, around)
+            groups += ["bias", *["matrix"] * reader.matrix.shape[1]][: len(design.x)]
+            best = base = fit_level(design, z, y, scale, groups, {})
+            if len(extra):
+                present = extra.isfinite().all(0)
+                z, y, design = z[:, present], y[present], reader.design(z, around, extra).part(present)
+                parts = {"hidden": reader.hidden, "inputs": reader.inputs}
+                groups += [name for name, part in parts.items() if part is not None for _ in part.low]
+                best = fit_level(design, z, y, scale, groups, base.lambdas)
+            levels = {"base": base.level, "extra": best.level if len(extra) else None}
+            note = f"level: {reader.level}; {_gain(best, z, y)}{_selection(out, on, reader, context)}"
+            return GraphScaled(**state, **levels, predictions=self.predictions, note=note, **fitted_on(out, on))
+
+    def _reading(self, out: Outputs, nodes: Tensor) -> dict[str, Any]:
+        """What the context is read with: components of the hidden representation and of the inputs, where they are used."""
+        x, graph = out.graph.get("x") if self.inputs else None, graph_sums(out.graph)
+        if self.inputs and x is None:
+            raise ValueError("inputs=True needs node features, but the graph has no x.")
+        state: dict[str, Any] = {"edges": graph is not None, "hidden": None, "inputs": None, "directions": None}
+        num_hidden, num_inputs = columns.component_counts(
+            out.num_classes, self.hidden and out.hidden is not None, self.inputs
+        )
+        if out.hidden is not None and num_hidden:
+            state["hidden"] = Components.of(out.hidden, nodes, num_hidden)
+        if x is not None and num_inputs:
+            state["directions"] = columns.singular_directions(x)
+            along = columns.direction_rows(x, state["directions"])
+            around = (graph or isolated_nodes(out.num_nodes, along)).neighbour_sum(along)
+            state["inputs"] = Components.of(columns.with_neighbours(along, around), nodes, num_inputs)
+        return state
+
+
+@dataclass(frozen=True)
+class KeptGraphScaling(GraphScaling):
+    """Graph scaling that never changes a prediction.
+
+    The same as ``GraphScaling(predictions="keep")``, under a name of its own for tables and commands.
+    """
+
+    predictions: str = "keep"
+
+    card: ClassVar[Card] = replace(
+        GraphScaling.card, title="Graph scaling, predictions kept (ours)", keeps_predictions=True
+    )
+
+
+def _centred(logits: Tensor) -> Tensor:
+    """Centred logits (C, n) in double precision, from (n, C)."""
+    return (logits.double() - logits.double().mean(1, keepdim=True)).T
+
+
+def _gain(best: FittedLevel, z: Tensor, y: Tensor) -> str:
+    """Leave-one-out NLL against temperature scaling, and what other predictions would gain."""
+    y, pred, moved = y[best.nodes], z[:, best.nodes].argmax(0), best.log_probs.argmax(0)
+    before, after = (-float(p.gather(0, y[None]).mean()) for p in (best.plain, best.log_probs))
+    accuracy = [100 * float((p == y).double().mean()) for p in (pred, moved)]
+    return (
+        f"leave-one-out NLL {after:.4f} (temperature scaling {before:.4f}); another class leads on {int((pred != moved).sum())} of "
+        f"{len(y)} fitted nodes: leave-one-out accuracy {accuracy[0]:.1f} -> {accuracy[1]:.1f} %"
+    )
+
+
+def _selection(out: Outputs, on: Tensor, reader: GraphScaled, context: Tensor) -> str:
+    """How the fitted nodes differ from other nodes outside training, by covariates and tempered probabilities."""
+    others = ~on if out.graph.get("train_mask") is None else ~on & ~out.graph.train_mask
+    generator = torch.Generator().manual_seed(0)
+    groups = [nodes.nonzero().flatten().cpu() for nodes in (on, others)]
+    groups = [ids[torch.randperm(len(ids), generator=generator)[:most]] for ids, most in zip(groups, COMPARED)]
+    nodes = torch.cat(groups).to(on.device)
+    raw, _ = reader.covariates(_centred(out.logits[nodes]), context[nodes].T.double())
+    log_probs = (reader.scale * out.logits[nodes].double()).log_softmax(-1).cpu().numpy()
+    values = {**prediction_covariates(log_probs), **dict(zip(columns.COVARIATES[-len(raw) :], raw.cpu().numpy()))}
+    fitted, rest = (
+        {name: value[part] for name, value in values.items()}
+        for part in (slice(len(groups[0])), slice(len(groups[0]), None))
+    )
+    comparison = compare_rows(fitted, rest, draws=DRAWS) if len(groups[1]) else None
+    if comparison is None or not comparison.differ:
+        return ""
+    text = comparison.text("the fitted nodes", "the others")
+    return f"; {text} (AUC {comparison.auc:.2f}): what was measured on the fitted nodes may not carry over"
