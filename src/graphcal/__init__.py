@@ -27,6 +27,7 @@ _WHERE = {
     "calibrate": "tables.calibration",
     "decide": "decisions",
     "evaluate": "metrics",
+    "example": "_example",
     "export": "tables.exporting",
     "observe": "observation",
     "report": "reports",

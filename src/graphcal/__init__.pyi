@@ -7,6 +7,7 @@ from graphcal import lab as lab
 from graphcal import methods as methods
 from graphcal import metrics as metrics
 from graphcal import plots as plots
+from graphcal._example import example as example
 from graphcal.core import Calibration as Calibration
 from graphcal.core import FinalLayer as FinalLayer
 from graphcal.core import Outputs as Outputs

@@ -99,8 +99,8 @@ class Outputs:
     numbers, labels (N,) or (N, 1).
 
     >>> import graphcal as gc
-    >>> data = gc.lab.synthetic(500, seed=0)
-    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=1)[0].outputs
+    >>> out = gc.example()
+    >>> data = out.graph
     >>> out, out.num_nodes, out.num_classes
     (Outputs(500 nodes, 5 classes, final layer known), 500, 5)
     >>> out.pred.shape, out.to(torch.float64).logits.dtype  # predicted classes; another precision
@@ -129,7 +129,7 @@ class Outputs:
         """For people who have only numbers. ``weight`` (C, D) and ``bias`` (C,) of the last layer let SCAR work.
 
         >>> import graphcal as gc
-        >>> gc.Outputs.from_logits(torch.randn(500, 5), gc.lab.synthetic(500, seed=0))
+        >>> gc.Outputs.from_logits(torch.randn(500, 5), gc.example().graph)
         Outputs(500 nodes, 5 classes, logits only)
         """
         logits = as_float(logits)
@@ -175,10 +175,12 @@ class Outputs:
         return None
 
     def rerun(self, needed_by: str, edge_weight: Tensor | None = None, dropout: Generator | None = None) -> Tensor:
-        """Logits (N, C) of one more pass of the model (see `ModelHandle`); ``needed_by`` names who asks, for the error.
+        """Run the model once more and return its logits (N, C); ``needed_by`` names the caller in the error.
 
         >>> import graphcal as gc
-        >>> out = gc.lab.train(gc.lab.synthetic(500, seed=0), training=gc.lab.Training(epochs=5), seeds=1)[0].outputs
+        >>> from torch_geometric.nn.models import GCN
+        >>> data = gc.example().graph
+        >>> out = gc.observe(GCN(data.num_features, 8, 2, data.num_classes, dropout=0.5), data)
         >>> out.rerun("an ensemble", dropout=Generator().manual_seed(0)).shape
         torch.Size([500, 5])
         """
@@ -236,8 +238,8 @@ class Calibration(nn.Module):
     disk, to sampled batches and in exported programs. A calibration with ``needs.whole_graph`` defines ``forward(out)`` instead.
 
     >>> import graphcal as gc
-    >>> data = gc.lab.synthetic(500, seed=0)
-    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=1)[0].outputs
+    >>> out = gc.example()
+    >>> data = out.graph
     >>> calibrate = gc.SCAR().fit(out, on=data.val_mask)
     >>> log_probs = calibrate(out)  # (N, C)
     >>> table = calibrate.context_of(out)  # (N, K)
@@ -382,8 +384,8 @@ class Recipe(Protocol):
     a method has it (protocols differ: GATS stops on training nodes, CaGCN on the fitted ones).
 
     >>> import graphcal as gc
-    >>> data = gc.lab.synthetic(500, seed=0)
-    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=1)[0].outputs
+    >>> out = gc.example()
+    >>> data = out.graph
     >>> recipe = gc.TemperatureScaling()
     >>> isinstance(recipe, gc.Recipe), recipe.fit(out, on=data.val_mask)(out).shape
     (True, torch.Size([500, 5]))

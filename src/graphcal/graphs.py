@@ -166,10 +166,10 @@ def structure(graph: Data | Structure) -> Structure:
     A graph without ``train_mask`` has no training nodes: every hop is unreachable.
 
     >>> import graphcal as gc
-    >>> data = gc.lab.synthetic(500, seed=0)
+    >>> data = gc.example().graph
     >>> facts = gc.structure(data)
     >>> facts.degree.shape, int(facts.hops[data.train_mask].max()), facts.neighbour_mean(data.x).shape
-    (torch.Size([500]), 0, torch.Size([500, 128]))
+    (torch.Size([500]), 0, torch.Size([500, 16]))
     """
     if isinstance(graph, Structure):
         return graph

@@ -97,8 +97,8 @@ def save(
 
     >>> import tempfile
     >>> import graphcal as gc
-    >>> data = gc.lab.load("citeseer")
-    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=60), seeds=[0])[0].outputs
+    >>> out = gc.example()
+    >>> data = out.graph
     >>> calibrate = gc.TemperatureScaling().fit(out, on=data.val_mask)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     restored = gc.restore(gc.save(calibrate, f"{folder}/ts.safetensors"))
@@ -178,8 +178,8 @@ def restore(path: str | os.PathLike[str], model: nn.Module | None = None) -> Any
     back is the `CalibratedModel`. Nothing in a file can run code: it is safetensors, checked before it is used.
 
     >>> import tempfile, graphcal as gc
-    >>> data = gc.lab.synthetic(500, seed=0)
-    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=1)[0].outputs
+    >>> out = gc.example()
+    >>> data = out.graph
     >>> calibrate = gc.TemperatureScaling().fit(out, on=data.val_mask)
     >>> path = gc.save(calibrate, Path(tempfile.mkdtemp()) / "ts.safetensors")
     >>> bool((gc.restore(path)(out) == calibrate(out)).all())

@@ -89,8 +89,8 @@ class SCAR:
     nodes of a side repairs the mean; `GraphScaling` lets the scale depend on a node's neighbourhood and is better on most graphs.
 
     >>> import graphcal as gc
-    >>> data = gc.lab.load("citeseer")
-    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=60), seeds=[0])[0].outputs
+    >>> out = gc.example()
+    >>> data = out.graph
     >>> calibrate = gc.SCAR().fit(out, on=data.val_mask)
     >>> float(calibrate.beta) > 0  # the model was under-confident
     True

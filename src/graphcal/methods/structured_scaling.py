@@ -32,10 +32,10 @@ class StructuredMatrixScaling:
 
     >>> import graphcal as gc
     >>> from graphcal.methods import StructuredMatrixScaling
-    >>> data = gc.lab.load("citeseer")
-    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=60), seeds=[0])[0].outputs
+    >>> out = gc.example()
+    >>> data = out.graph
     >>> StructuredMatrixScaling().fit(out, on=data.val_mask).matrix.shape
-    torch.Size([6, 6])
+    torch.Size([5, 5])
     """
 
     card: ClassVar[Card] = Card(

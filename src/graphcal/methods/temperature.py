@@ -27,8 +27,8 @@ class TemperatureScaling:
     leaves nodes of different kinds as unequally calibrated as they were.
 
     >>> import graphcal as gc
-    >>> data = gc.lab.load("citeseer")
-    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=60), seeds=[0])[0].outputs
+    >>> out = gc.example()
+    >>> data = out.graph
     >>> gc.TemperatureScaling().fit(out, on=data.val_mask).temperature < 1  # the model was under-confident
     True
     """

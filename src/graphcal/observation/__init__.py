@@ -62,7 +62,7 @@ def observe(
 
     >>> import graphcal as gc
     >>> from torch_geometric.nn.models import GCN
-    >>> data = gc.lab.synthetic(500, seed=0)
+    >>> data = gc.example().graph
     >>> gc.observe(GCN(data.num_features, 16, 2, 5), data)
     Outputs(500 nodes, 5 classes, final layer known)
     """
@@ -131,7 +131,7 @@ def logits_and_hidden(
 
     >>> import graphcal as gc
     >>> from torch_geometric.nn.models import GCN
-    >>> data = gc.lab.synthetic(500, seed=0)
+    >>> data = gc.example().graph
     >>> seen = logits_and_hidden(GCN(data.num_features, 16, 2, 5).eval(), Call((data.x, data.edge_index), {}))
     >>> seen.logits.shape, seen.hidden.shape
     (torch.Size([500, 5]), torch.Size([500, 16]))

@@ -48,7 +48,7 @@ class CalibratedModel(nn.Module):
     ``context`` sampled batches.
 
     >>> import graphcal as gc
-    >>> data = gc.lab.synthetic(500, seed=0)
+    >>> data = gc.example().graph
     >>> run = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=1)[0]
     >>> calibrate = gc.TemperatureScaling().fit(run.outputs, on=data.val_mask)
     >>> served = gc.CalibratedModel(run.model, calibrate)
@@ -126,7 +126,7 @@ class CalibratedModel(nn.Module):
 
         >>> import graphcal as gc
         >>> from torch_geometric.nn import GCNConv
-        >>> data = gc.lab.synthetic(500, seed=0)
+        >>> data = gc.example().graph
         >>> model = GCNConv(data.num_features, data.num_classes)
         >>> calibrate = gc.TemperatureScaling().fit(gc.observe(model, data), on=data.val_mask)
         >>> gc.CalibratedModel(model, calibrate).exportable()(data.x, data.edge_index).shape

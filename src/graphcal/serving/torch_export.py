@@ -70,7 +70,7 @@ def export_program(model: Exportable, data: Data) -> torch.export.ExportedProgra
 
     >>> import graphcal as gc
     >>> from torch_geometric.nn.models import GCN
-    >>> data, other = gc.lab.synthetic(500, seed=0), gc.lab.synthetic(400, seed=1)
+    >>> data, other = gc.example().graph, gc.example(400, seed=1).graph
     >>> model = GCN(data.num_features, 16, 2, 5)
     >>> calibrated = gc.CalibratedModel(model, gc.SCAR().fit(gc.observe(model, data), on=data.val_mask))
     >>> program = export_program(calibrated.exportable(), data)

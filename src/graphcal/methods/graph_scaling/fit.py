@@ -312,11 +312,11 @@ class GraphScaling:
         Use the input features ``x`` as well.
 
     >>> import graphcal as gc
-    >>> data = gc.lab.load("citeseer")
-    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=60), seeds=[0])[0].outputs
+    >>> out = gc.example()
+    >>> data = out.graph
     >>> calibrate = gc.GraphScaling().fit(out, on=data.val_mask)
     >>> calibrate(out).shape, calibrate.level
-    (torch.Size([3327, 6]), 'logits · edges · hidden')
+    (torch.Size([500, 5]), 'logits · edges · hidden')
     >>> keep = gc.GraphScaling(predictions="keep").fit(out, on=data.val_mask)
     >>> bool((keep(out).argmax(-1) == out.pred).all())
     True
