@@ -12,14 +12,16 @@ import copy
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
-from torch_geometric.data import Data
 
 from graphcal.checks import as_float, check_graph, check_logits, check_mask, tidied
 from graphcal.graphs import fingerprint, is_undirected, node_keys, remembered_nodes, without_autocast
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from graphcal.decisions import Promise
 from graphcal.decisions.masks import NotARandomDraw
 from graphcal.decisions.outcomes import decide_rows
 
@@ -36,20 +37,20 @@ def test_the_promise_is_refused(name, random_draw):
     with pytest.raises(
         NotARandomDraw, match="the labelled rows were not drawn at random from the rows to decide"
     ) as told:
-        decide_rows(log_probs, y, positive="1", max_error=0.5, random_draw=random_draw, time=time)
+        decide_rows(log_probs, y, Promise(0.5, positive="1", random_draw=random_draw), time=time)
     assert "nothing is promised. Label rows drawn at random" in str(told.value)
     assert ("time lies around" if name == "late" else "mean ") in str(told.value)
 
 
 def test_declared_strata_are_accepted():
     log_probs, y, time, p = fraud(SELECTED["strata"])
-    outcome = decide_rows(log_probs, y, positive="1", max_error=0.5, random_draw=True, time=time, strata=p > 0.02)
+    outcome = decide_rows(log_probs, y, Promise(0.5, positive="1", random_draw=True), time=time, strata=p > 0.02)
     assert outcome.decision.guaranteed
 
 
 def test_random_labels_are_accepted():
     log_probs, y, time, _ = fraud(lambda p, t, rng: rng.random(len(p)) < 0.1)
-    outcome = decide_rows(log_probs, y, positive="1", max_error=0.5, random_draw=True, time=time)
+    outcome = decide_rows(log_probs, y, Promise(0.5, positive="1", random_draw=True), time=time)
     assert outcome.decision.guaranteed
     assert outcome.members.low <= outcome.members.value <= outcome.members.high
     assert "This is a guarantee for the" in outcome.decision.sentence or outcome.decision.num_approved == 0
@@ -57,7 +58,7 @@ def test_random_labels_are_accepted():
 
 def test_what_a_rare_class_loses_is_printed():
     log_probs, y, time, p = fraud(lambda p, t, rng: rng.random(len(p)) < 0.1)
-    decision = decide_rows(log_probs, y, max_error=0.05, time=time).decision
+    decision = decide_rows(log_probs, y, Promise(), time=time).decision
     ok, positive = decision.classes
     approved = decision.approved.numpy()
     assert (ok.name, positive.name) == ("class 0", "class 1")
@@ -74,12 +75,12 @@ def test_several_balanced_classes_need_no_table():
     z = 3 * torch.randn(2000, 4, generator=g)
     y = torch.multinomial(z.softmax(1), 1, generator=g)[:, 0]
     y[500:] = -1
-    assert decide_rows(z.log_softmax(1), y).decision.classes == ()
+    assert decide_rows(z.log_softmax(1), y, Promise()).decision.classes == ()
 
 
 def test_all_rows_labelled_is_a_backtest_without_a_guarantee():
     log_probs, y, _, _ = fraud(lambda p, t, rng: np.ones(len(p), bool))
-    decision = decide_rows(log_probs, y, share=0.5, random_draw=True).decision
+    decision = decide_rows(log_probs, y, Promise(random_draw=True), share=0.5).decision
     assert not decision.guaranteed
     assert decision.to_dict()["guarantee"] is False
     assert "This is a backtest" in decision.sentence
@@ -88,5 +89,5 @@ def test_all_rows_labelled_is_a_backtest_without_a_guarantee():
 def test_probabilities_that_contradict_the_labels_are_named():
     _, y, _, p = fraud(lambda p, t, rng: rng.random(len(p)) < 0.1)
     raw = torch.from_numpy(np.stack([1 - p**0.3, p**0.3], 1)).log()
-    outcome = decide_rows(raw, y, positive="1", max_error=0.9)
+    outcome = decide_rows(raw, y, Promise(0.9, positive="1"))
     assert "they are not calibrated" in outcome.members_text

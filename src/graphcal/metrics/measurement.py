@@ -14,11 +14,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from graphcal.graphs import structure
 from graphcal.metrics.bins import Reliability, outcomes
@@ -43,6 +42,9 @@ from graphcal.metrics.slices import (
     worst_slice,
 )
 from graphcal.metrics.smooth import kde_ece, smooth_ece
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 OFFERED_BINNINGS = (
     (10, "equal-width"),
