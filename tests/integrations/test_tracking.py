@@ -6,12 +6,12 @@ import pytest
 
 from graphcal.integrations.tracking import log_results, scalars
 from graphcal.results import Results
-from sample_results import sample_results
+from sample_results import results_with, sample_results
 
 
 @pytest.fixture
 def results() -> Results:
-    return Results(sample_results())
+    return results_with(sample_results())
 
 
 def test_mlflow(results, tmp_path, monkeypatch):

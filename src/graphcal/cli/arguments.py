@@ -89,18 +89,18 @@ def graph_of(
 
 
 def _columns(text: str) -> dict[str, Any]:
-    chosen: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         what, _, name = (p.strip() for p in part.partition("="))
         if what == "features" and name:
-            chosen["feature_columns"] = name.split("+")
+            arguments["feature_columns"] = name.split("+")
         elif what in ROLES and name:
-            chosen[f"{what}_column"] = name
+            arguments[f"{what}_column"] = name
         else:
             raise ValueError(
                 f"--columns understands WHAT=NAME, WHAT among {', '.join(ROLES)}, features (features=a+b+c); got {part!r}"
             )
-    return chosen
+    return arguments
 
 
 def predictions_in(path: Path) -> Path:
@@ -117,7 +117,7 @@ def _file_in(folder: Path, name: str) -> Path:
     """A file of a folder whose files belong to its results.json."""
     if not (folder / name).is_file():
         return folder
-    from graphcal.reports.records import check_folder
+    from graphcal.records import check_folder
 
     check_folder(folder)
     return folder / name
@@ -125,10 +125,10 @@ def _file_in(folder: Path, name: str) -> Path:
 
 def column_names(text: str) -> dict[str, str]:
     """Roles and the names of the columns that have them."""
-    found = {}
+    names = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         role, mark, name = part.partition("=")
         if not mark or not name.strip():
             raise ValueError(f"--columns must look like id=paper,label=topic; got {part!r}")
-        found[role.strip()] = name.strip()
-    return found
+        names[role.strip()] = name.strip()
+    return names

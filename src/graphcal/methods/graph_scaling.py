@@ -79,7 +79,7 @@ class GraphScaling:
     without: str = ""
 
     card: ClassVar[Card] = Card(
-        title="Graph scaling (ours)",
+        title="Graph scaling",
         formula="p = sum_m weight_m softmax(s_n z + w_n t + u_n v1 + u2 v2 + b + M z), with fewer blocks in the smaller members",
         paper="this library; t and its Gram matrix: arXiv:2505.11335",
         parameters="about 50 + C^2 under ridges, in six members; for C > 10 about 50 + 4 C",
@@ -168,9 +168,7 @@ class KeptGraphScaling(GraphScaling):
 
     predictions: str = "keep"
 
-    card: ClassVar[Card] = replace(
-        GraphScaling.card, title="Graph scaling, predictions kept (ours)", keeps_predictions=True
-    )
+    card: ClassVar[Card] = replace(GraphScaling.card, title="Graph scaling, predictions kept", keeps_predictions=True)
 
 
 class GraphScaled(Calibration):

@@ -158,6 +158,7 @@ def summarised(at_fit: Profile | None, found: Sequence[Mapping[str, Any]], class
         (Profile.from_dict(one["profile"]) for one in found), Profile(np.zeros(20, int), np.zeros(classes, int))
     )
     summary = {
+        "schema": 1,
         "rows": int(sum(one["rows"] for one in found)),
         "files": len(found),
         "kept": int(sum(one["kept"] for one in found)),
