@@ -77,10 +77,10 @@ def check(
     else:
         for note in table.notes:
             typer.echo(f"Note: {note}.", err=True)
-        rows = [("Outcome", judgement.outcome), ("Because", judgement.sentence())]
+        rows = [(judgement.outcome, judgement.sentence())]
         if left_out:
-            rows.append(("Left out", f"{plural(left_out, 'row')} without a label"))
+            rows.append(("left out", f"{plural(left_out, 'row')} without a label"))
         if used:
-            rows.append(("Left out", f"{plural(used, 'row')} that trained or fitted the model"))
+            rows.append(("left out", f"{plural(used, 'row')} that trained or fitted the model"))
         print_summary(plain_console(), rows)
     raise typer.Exit(EXIT[judgement.outcome])

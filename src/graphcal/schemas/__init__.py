@@ -41,8 +41,7 @@ def validate(value: Any, name: str, source: str) -> None:
 
 
 def _validate(value: Any, spec: dict[str, Any], root: dict[str, Any], source: str, path: str) -> None:
-    if "$ref" in spec:
-        spec = root["$defs"][spec["$ref"].rpartition("/")[2]] | {k: v for k, v in spec.items() if k == "title"}
+    spec = _resolved(spec, root)
     if "anyOf" in spec:
         if not any(_fits(value, one, root) for one in spec["anyOf"]):
             raise _misfit(value, spec, source, path)
@@ -53,7 +52,7 @@ def _validate(value: Any, spec: dict[str, Any], root: dict[str, Any], source: st
         properties, others = spec.get("properties", {}), spec.get("additionalProperties", True)
         for key in spec.get("required", []):
             if key not in value:
-                raise _misfit(None, properties.get(key, {}), source, _join(path, key))
+                raise _misfit(None, _resolved(properties.get(key, {}), root), source, _join(path, key))
         for key, one in value.items():
             inner = properties.get(key, others)
             if isinstance(inner, dict):
@@ -61,6 +60,10 @@ def _validate(value: Any, spec: dict[str, Any], root: dict[str, Any], source: st
     elif isinstance(value, list) and isinstance(spec.get("items"), dict):
         for k, one in enumerate(value):
             _validate(one, spec["items"], root, source, f"{path}[{k}]")
+
+
+def _resolved(spec: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+    return dict(root["$defs"][spec["$ref"].rpartition("/")[2]]) if "$ref" in spec else spec
 
 
 def _fits(value: Any, spec: dict[str, Any], root: dict[str, Any]) -> bool:
