@@ -108,14 +108,12 @@ def test_points_are_drawn_where_the_numbers_say(opened):
         assert (x, y) == pytest.approx((bins["confidence"][b], bins["accuracy"][b]), abs=1e-4)
 
 
-def test_the_page_leads_with_what_can_be_decided_at_five_percent(opened):
-    """Before anything is touched, high on the page, in a size that is read from afar."""
-    page, own = opened.page, sample_results()["methods"]["scar"]["decision"]
-    assert page.locator("#decided").inner_text() == f"{own['approved']:,}"
-    assert page.locator("#target-text").inner_text().replace("\u00a0", " ") == "5 %"
-    assert page.locator("#decided").bounding_box()["y"] < 600
+def test_the_slider_starts_at_the_smallest_target_that_decides_something(opened):
+    page, curve = opened.page, sample_results()["methods"]["scar"]["decision"]["curve"]
+    first = next(k for k, count in enumerate(curve["decided"]) if count)
+    assert page.locator("#target").input_value() == str(first)
+    assert page.locator("#decided").inner_text() == f"{curve['decided'][first]:,}"
     assert page.locator("#decided").bounding_box()["height"] > 30
-    assert page.locator("main > section").first.get_attribute("id") == "decisions"
 
 
 @pytest.mark.parametrize("method", ["scar", "none"])
