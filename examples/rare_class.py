@@ -45,11 +45,13 @@ for precision in (0.9, 0.7):
     print(f"precision {100 * precision:.0f} %: {selected.sentence}\n")
 
 # %% [markdown]
-# **A budget of looks.** People have time for 400 nodes. The sentence says what they will find, before they look. With honest
+# **A review queue.** People have time for 400 nodes. The sentence says what they will find, before they look. With honest
 # probabilities the right nodes come first, and the number that is expected is close to the number that is found.
 
 # %%
 for name, found in {"uncalibrated": out.logits.log_softmax(-1), "graph-scaling": log_probs}.items():
-    looks = gc.decisions.spend(found, data.y, certify, budget=400, pool=data.test_mask, positive=RARE, random_draw=True)
-    print(f"{name}: {looks.sentence}")
-    print(f"{name}: in fact {int((data.y[looks.nodes] == RARE).sum())}\n")
+    queue = gc.decisions.review_queue(
+        found, data.y, certify, budget=400, pool=data.test_mask, positive=RARE, random_draw=True
+    )
+    print(f"{name}: {queue.sentence}")
+    print(f"{name}: in fact {int((data.y[queue.nodes] == RARE).sum())}\n")

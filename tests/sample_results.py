@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
 
+import graphcal as gc
 from conftest import random_graph
-from graphcal.decisions.rehearsal import rehearse
+from graphcal.decisions import backtest
 from graphcal.metrics import evaluate
+from graphcal.records import SCHEMA
 from graphcal.reports import verdict
-from graphcal.reports.decision_section import backtest_sentence
 from graphcal.reports.maps import node_map
+from graphcal.reports.wording import backtest_sentence
+from graphcal.results import Choice, Results, Source
+from small_outputs import model_outputs
 
 SCALES = {"none": 0.45, "ts": 1.0, "scar": 0.9, "sharp": 2.2}
 TITLES = {"none": "Uncalibrated", "ts": "Temperature scaling", "scar": "SCAR"}
@@ -31,11 +36,11 @@ def sample_results() -> dict[str, Any]:
     methods: dict[str, Any] = {}
     for name, log_probs in outputs.items():
         before = None if name == "none" else outputs["none"]
-        found = evaluate(log_probs, y, test, graph, before=before, thorough=False).to_dict()
-        methods[name] = {"fit_seconds": 0.002, **found}
+        measured = evaluate(log_probs, y, test, graph, before=before, thorough=False).to_dict()
+        methods[name] = {"fit_seconds": 0.002, **measured}
         if name in TITLES:
             methods[name]["title"] = TITLES[name]
-        methods[name]["decision"] = rehearse(log_probs[0], y, test)
+        methods[name]["decision"] = backtest(log_probs[0], y, test).to_dict()
     record = {
         "graphcal": "0.1.0",
         "command": "graphcal run sample",
@@ -44,7 +49,9 @@ def sample_results() -> dict[str, Any]:
         "backbone": "gcn",
         "training": {"hidden_channels": 64, "final_lr": None},
         "seeds": list(range(SEEDS)),
-        "schema_version": 2,
+        "schema": SCHEMA,
+        "input": "model",
+        "num_nodes": 1500,
         "chosen_method": "scar",
         "choice": {"reason": "lowest held-out NLL on the validation nodes", "held_out_nll": {}},
         "versions": {"torch": "2.13.0"},
@@ -55,3 +62,23 @@ def sample_results() -> dict[str, Any]:
     }
     decision = {"sentence": backtest_sentence(record), "guarantee": False}
     return {**record, "decision": decision, "verdict": verdict(record)}
+
+
+def results_with(record: dict[str, Any]) -> Results:
+    """Results whose record is the given one, with a temperature as their calibrator."""
+    out = model_outputs()
+    source = Source("model", record["dataset"], record["protocol"], "", tuple(record["seeds"]))
+    results = Results(
+        source=source,
+        choice=Choice(record["chosen_method"], "", {}),
+        methods={},
+        nodes={},
+        num_nodes=0,
+        bins=20,
+        map=None,
+        calibration=gc.TemperatureScaling().fit(out, on=out.graph.val_mask),
+        write_calibrated=lambda path: (Path(path).write_bytes(b""), Path(path))[1],
+        reference=gc.metrics.reference_summary(out.logits.log_softmax(1)),
+    )
+    results.__dict__["record"] = record  # the cached property
+    return results

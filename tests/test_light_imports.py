@@ -5,11 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
+import pytest
+
 import graphcal as gc
 from conftest import random_graph
 from small_outputs import model_outputs, quick
 
-NAMES = ("ts", "scar", "graph-scaling", "graph-scaling-keep", "isotonic", "gats")
+NAMES = ("ts", "scar", "graph-scaling", "graph-scaling-keep", "isotonic")
 HEAVY = ("matplotlib", "sklearn", "pyarrow", "duckdb", "typer", "rich", "ray", "pandas", "mlflow", "lightning")
 
 SERVE = """
@@ -45,3 +48,33 @@ def test_restoring_and_serving_imports_nothing_heavy(tmp_path):
     code = SERVE.format(heavy=HEAVY, folder=str(tmp_path), names=NAMES)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "served", done.stderr[-2000:]
+
+
+COMMAND = """
+import sys
+from typer.testing import CliRunner
+from graphcal.cli import app
+
+done = CliRunner().invoke(app, {arguments!r})
+assert not isinstance(done.exception, Exception), done.exception
+ours = [name for name in sys.modules if name.split(".")[0] == "graphcal" and not name.startswith("graphcal.cli")]
+heavy = [name for name in ("torch_geometric", "scipy.stats", "sklearn", "jinja2", "matplotlib") if name in sys.modules]
+print(len(ours), heavy)
+"""
+
+
+@pytest.mark.parametrize("command", ["check", "decide"])
+def test_commands_on_tables_do_not_import_pyg(command, tmp_path):
+    """pandas is not counted: pyarrow imports it, where it is installed, to make NumPy arrays."""
+    rng = np.random.default_rng(0)
+    p = 1 - 0.5 * rng.random(2000) ** 3
+    labels = np.where(rng.random(2000) < 0.3, (rng.random(2000) > p).astype(int), -1)
+    rows = "".join(f"{a},{1 - a},{'' if y < 0 else y}\n" for a, y in zip(p, labels))
+    (tmp_path / "p.csv").write_text(f"prob_0,prob_1,label\n{rows}")
+    more = ["-o", str(tmp_path / "d.parquet")] if command == "decide" else []
+    code = COMMAND.format(arguments=[command, str(tmp_path / "p.csv"), *more])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    count, heavy = done.stdout.split(" ", 1)
+    assert heavy.strip() == "[]"
+    assert int(count) <= 60

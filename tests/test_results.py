@@ -45,4 +45,5 @@ def test_the_chosen_method_has_the_least_held_out_loss_or_keeps_predictions_with
     best = min(held_out_nll, key=held_out_nll.get)
     assert results.chosen_method == best or results.chosen_method != "graph-scaling"
     assert set(held_out_nll) == set(results.record["methods"])
-    assert results.choice.startswith(f"Chosen method: {results.chosen_method}, held-out NLL")
+    assert results.record["choice"]["reason"] == results.choice.reason
+    assert f"{held_out_nll[results.chosen_method]:.3f}" in results.choice.reason

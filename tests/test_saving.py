@@ -18,7 +18,7 @@ import graphcal
 from conftest import random_graph
 from graphcal import CalibratedModel, observe, saving
 from graphcal.core import Calibration, Needs, Outputs
-from graphcal.decisions.watching import watch
+from graphcal.decisions.monitoring import watch
 from graphcal.graphs import fingerprint
 from graphcal.methods import CALIBRATORS, SCAR, TemperatureScaling
 from graphcal.methods.scar import fit_pull

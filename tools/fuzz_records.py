@@ -60,7 +60,7 @@ def results() -> Any:
         "graphcal": "0.1.0", "dataset": "d", "backbone": "gcn", "protocol": "p", "seeds": [0, 1],
         "nodes": {"train": 1, "val": 2, "test": 3},
         "bins": 20, "training": {"lr": 0.1}, "versions": {"torch": "2"}, "command": "graphcal run",
-        "schema_version": 2, "chosen_method": "ts", "files": {},
+        "schema": 3, "chosen_method": "ts", "files": {},
         "methods": {"none": method, "ts": {**method, "title": "TS", "against": pair}},
     }  # fmt: skip
 

@@ -50,8 +50,8 @@ def bench_work(folder: Path) -> None:
 def run_work(folder: Path) -> None:
     """A run and the writing of its results, as `graphcal run` does; written often, so that kills fall into it."""
     from graphcal.files import check_writable
+    from graphcal.lab.pipeline import run
     from graphcal.lab.training import Training
-    from graphcal.pipeline import run
 
     check_writable(folder)
     found = run("citeseer", calibrators=["ts"], seeds=range(1), training=Training(epochs=3))
@@ -209,7 +209,7 @@ def main() -> None:
     import torch
 
     import graphcal.lab.bench.runner
-    import graphcal.pipeline  # noqa: F401 (loaded before the forks)
+    import graphcal.lab.pipeline  # noqa: F401 (loaded before the forks)
 
     torch.set_num_threads(1)
     asked.out.mkdir(parents=True, exist_ok=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 LARGEST = 1e15  # a logit: squares, and sums of them over many nodes, stay within single precision
 

@@ -13,16 +13,18 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, cast, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, final, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
-from torch_geometric.data import Data
 
 from graphcal.checks import as_float, check_graph, check_logits, check_mask, tidied
 from graphcal.graphs import Columns, GraphSums, fingerprint, graph_sums, is_undirected, isolated_nodes, without_autocast
 
 BLOCK = 8192  # rows of one call of a kernel: ten classes in single precision stay in the processor's cache
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,31 +8,36 @@ SHA-256 of the calibrator and the predictions it belongs to.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from html import escape
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch_geometric.data import Data
 
 import graphcal
 from graphcal.core import Calibration
-from graphcal.decisions.rehearsal import rehearse
+from graphcal.decisions.outcomes import Backtest, backtest
 from graphcal.engine.node_order import kfold
 from graphcal.files import sha256_of, write_atomically
 from graphcal.graphs import class_name, node_name
-from graphcal.lab.explanation import explain_many
-from graphcal.metrics import METRICS, reference_summary
-from graphcal.reports import build, verdict
-from graphcal.reports.decision_section import backtest_sentence
+from graphcal.metrics import Measurement, reference_summary
+from graphcal.metrics.slices import ChangedNode
+from graphcal.records import SCHEMA
+from graphcal.reports import wording
+from graphcal.reports.html import build
 from graphcal.reports.maps import node_map
-from graphcal.reports.records import SCHEMA_VERSION
 from graphcal.saving import installed_versions, save
 from graphcal.study import Study, held_out
+from graphcal.text import summary_html, summary_text
 
-SHOWN = ("accuracy", "ece", "ece_floor", "true_error")  # in a notebook cell
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch_geometric.data import Data
+
+Explanations = Callable[[str, Sequence[int]], Sequence[Mapping[str, Any] | None]]  # of a method's nodes
 
 
 @dataclass(frozen=True)
@@ -45,95 +50,235 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Source:
+    """Where predictions come from: a trained model (``input`` "model") or a table ("table")."""
+
+    input: Literal["model", "table"]
+    dataset: str
+    protocol: str
+    source: str
+    seeds: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+    # A model
+    backbone: str | None = None
+    training: Mapping[str, Any] | None = None
+    train_seconds: float | None = None
+    labels_per_class: int | None = None
+    split: int | None = None
+    # A table
+    classes: tuple[str, ...] | None = None
+    layout: str | None = None
+    kind: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Change:
+    """A node whose confidence a method changed much, with its names and, where known, an explanation."""
+
+    node: ChangedNode
+    id: str
+    predicted_class: str
+    label_class: str
+    explanation: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        names = {"id": self.id, "predicted_class": self.predicted_class, "label_class": self.label_class}
+        explanation = {} if self.explanation is None else {"explanation": dict(self.explanation)}
+        return {**self.node.to_dict(), **names, **explanation}
+
+
+@dataclass(frozen=True, eq=False)
+class MethodResult:
+    """One method of a study: what was fitted, and its measurement on the test nodes."""
+
+    title: str
+    recipe: str
+    fitted: str
+    fit_seconds: float
+    apply_seconds: float
+    measurement: Measurement
+    backtest: Backtest | None  # of the first run; None where the test nodes are too few
+    changed: tuple[Change, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        record = {
+            "title": self.title,
+            "recipe": self.recipe,
+            "fitted": self.fitted,
+            "fit_seconds": self.fit_seconds,
+            "apply_seconds": self.apply_seconds,
+            **self.measurement.to_dict(),
+            "decision": None if self.backtest is None else self.backtest.to_dict(),
+        }
+        return {**record, "changed": [one.to_dict() for one in self.changed]} if "changed" in record else record
+
+
+@dataclass(frozen=True, eq=False)
 class Results:
-    """Results as one JSON-able record (``results.json`` holds it, with the hashes of the other files), and what is saved."""
+    """Results of a study, with the calibrator and the predictions of the chosen method. `save` writes them to a folder."""
 
-    record: dict[str, Any]
-    calibration: Calibration | None = field(default=None, repr=False, compare=False)  # of the chosen method
-    write_calibrated: Callable[[Path], Path] | None = field(default=None, repr=False, compare=False)
-    reference: dict[str, Any] | None = field(default=None, repr=False, compare=False)  # for `graphcal watch`
-
-    def value(self, method: str, metric: str) -> float:
-        """Mean over seeds, as a fraction."""
-        value = self.record["methods"][method][metric]
-        return float(value["mean"] if isinstance(value, dict) else value)
+    source: Source
+    choice: Choice
+    methods: Mapping[str, MethodResult]
+    nodes: Mapping[str, int]  # training, validation and test nodes
+    num_nodes: int
+    bins: int
+    map: Mapping[str, Any] | None = field(repr=False)  # None for two classes or without edges
+    calibration: Calibration = field(repr=False)  # of the chosen method
+    write_calibrated: Callable[[Path], Path] = field(repr=False)
+    reference: Mapping[str, Any] = field(repr=False)  # predictions now, for `graphcal watch`
+    command: str = ""
+    schema: int = SCHEMA
 
     @property
     def chosen_method(self) -> str:
         """Name of the method whose calibrator and predictions are saved."""
-        return str(self.record["chosen_method"])
+        return self.choice.method
+
+    def value(self, method: str, metric: str) -> float:
+        """Mean over seeds, as a fraction."""
+        return float(getattr(self.methods[method].measurement, metric))
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """The content of ``results.json`` without the hashes of the other files; schemas/results.schema.json describes it."""
+        facts = {
+            "schema": self.schema,
+            "graphcal": graphcal.__version__,
+            **self.source.to_dict(),
+            "nodes": dict(self.nodes),
+            "num_nodes": self.num_nodes,
+            "bins": self.bins,
+            "versions": installed_versions(),
+            "command": self.command,
+            "chosen_method": self.chosen_method,
+            "choice": {"reason": self.choice.reason, "held_out_nll": self.choice.held_out_nll},
+            "methods": {name: method.to_dict() for name, method in self.methods.items()},
+            "map": None if self.map is None else dict(self.map),
+        }
+        sentence = wording.backtest_sentence(facts)
+        words = {
+            "decision": None if sentence is None else {"sentence": sentence, "guarantee": False},
+            "verdict": wording.verdict(facts),
+        }
+        return json.loads(json.dumps({**facts, **words}))  # type: ignore[no-any-return]  # as it is read back
 
     @property
     def verdict(self) -> str:
-        """The result in words; the terminal and the page show the same."""
+        """The result in one sentence; the terminal and the page show the same."""
         return str(self.record["verdict"])
 
     @property
     def decision(self) -> str | None:
         """The backtest of automatic decisions, in words; None where the test nodes are too few."""
-        decision = self.record.get("decision")
+        decision = self.record["decision"]
         return None if decision is None else str(decision["sentence"])
 
     @property
-    def choice(self) -> str:
-        """The chosen method, and why, in words."""
-        return f"Chosen method: {self.chosen_method}, {self.record['choice']['reason']}."
+    def summary(self) -> list[tuple[str, str]]:
+        """Headings and texts, the most useful first, for a terminal or a notebook."""
+        return wording.summary(self.record)
+
+    def __str__(self) -> str:
+        return summary_text(self.summary)
+
+    def _repr_html_(self) -> str:
+        return summary_html(self.summary)
 
     def save(self, folder: str | Path) -> Path:
         """Write calibrator.safetensors, calibrated.parquet and report.html, then results.json; return the path of the page."""
-        folder, written = Path(folder), []
+        folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         page = build(self.record)
-        if self.calibration is not None:
-            written.append(save(self.calibration, folder / "calibrator.safetensors", self.reference))
-        if self.write_calibrated is not None:
-            written.append(self.write_calibrated(folder / "calibrated.parquet"))
+        written = [
+            save(self.calibration, folder / "calibrator.safetensors", self.reference),
+            self.write_calibrated(folder / "calibrated.parquet"),
+        ]
         path = write_atomically(folder / "report.html", page)
         record = {**self.record, "files": {file.name: sha256_of(file) for file in written}}
         write_atomically(folder / "results.json", json.dumps(record, indent=1) + "\n")
         return path
 
-    def _repr_html_(self) -> str:
-        head = "".join(f"<th>{METRICS[key].heading}</th>" for key in SHOWN)
-        rows = "".join(
-            f"<tr><td>{escape(name)}</td>"
-            + "".join(f"<td>{METRICS[key].text(self.value(name, key))}</td>" for key in SHOWN)
-            + "</tr>"
-            for name in self.record["methods"]
-        )
-        return f"<p>{escape(self.verdict)}</p><table><tr><th>method</th>{head}</tr>{rows}</table>"
-
 
 def results_of(
     study: Study,
     choice: Choice,
-    about: dict[str, Any],
+    source: Source,
     bins: int,
     write_calibrated: Callable[[Path], Path],
+    explain: Explanations | None = None,
+    served: Tensor | None = None,
 ) -> Results:
-    """Measure the study on the test nodes; ``about`` says where its predictions come from, ``choice`` what is saved."""
-    graph, chosen = study.graph, choice.method
-    methods = study.to_dict(study.measure(graph.test_mask, bins))
-    explain_changes(study, methods)
-    name_changes(graph, methods)
-    for name, method in methods.items():
-        method["decision"] = rehearse(study.log_probs(name)[0], graph.y, graph.test_mask)  # first seed
-    record = {
-        "graphcal": graphcal.__version__,
-        "schema_version": SCHEMA_VERSION,
-        **about,
-        "nodes": {name: int(graph[f"{name}_mask"].sum()) for name in ("train", "val", "test")},
-        "bins": bins,
-        "versions": installed_versions(),
-        "chosen_method": chosen,
-        "choice": {"reason": choice.reason, "held_out_nll": choice.held_out_nll},
-        "methods": methods,
-        "map": map_of(study, chosen),
+    """Measure the study on the test nodes.
+
+    Parameters
+    ----------
+    study : Study
+        Fitted calibrators.
+    choice : Choice
+        The method that is saved and reported on, see `choose_method`.
+    source : Source
+        Where the predictions come from.
+    bins : int
+        Number of bins of the confidence.
+    write_calibrated : callable
+        Writes the calibrated predictions of the chosen method to a path.
+    explain : callable, optional
+        Explains nodes of a method, for the nodes that changed most.
+    served : Tensor (N, C), optional
+        Log-probabilities as they are served, if they differ from those of the chosen method.
+    """
+    graph, name = study.graph, choice.method
+    methods = {
+        key: method_result(study, key, measurement, explain)
+        for key, measurement in study.measure(graph.test_mask, bins).items()
     }
-    sentence = backtest_sentence(record)
-    record["decision"] = None if sentence is None else {"sentence": sentence, "guarantee": False}
-    record["verdict"] = verdict(record)
-    return Results(record, study.fitted[chosen][0].calibration, write_calibrated, reference_of(study, methods, chosen))
+    served = study.log_probs(name)[0] if served is None else served
+    trial = methods[name].backtest
+    return Results(
+        source=source,
+        choice=choice,
+        methods=methods,
+        nodes={part: int(graph[f"{part}_mask"].sum()) for part in ("train", "val", "test")},
+        num_nodes=len(graph.y),
+        bins=bins,
+        map=map_of(study, name),
+        calibration=study.fitted[name][0].calibration,
+        write_calibrated=write_calibrated,
+        reference=reference_summary(served[~graph.train_mask], decision=None if trial is None else trial.decision),
+    )
+
+
+def method_result(study: Study, name: str, measurement: Measurement, explain: Explanations | None) -> MethodResult:
+    """The measurement of one method, with its backtest and the nodes that it changed most."""
+    graph, recipe, runs = study.graph, study.recipes[name], study.fitted[name]
+    nodes = [int(one.node) for one in measurement.changed]
+    reasons = [None] * len(nodes) if explain is None or not nodes else explain(name, nodes)
+    card = getattr(recipe, "card", None)
+    return MethodResult(
+        title=name if card is None else card.title,
+        recipe=repr(recipe),
+        fitted=repr(runs[-1].calibration),
+        fit_seconds=median(one.fit_seconds for one in runs),
+        apply_seconds=median(one.apply_seconds for one in runs),
+        measurement=measurement,
+        backtest=backtest(runs[0].log_probs, graph.y, graph.test_mask),
+        changed=tuple(named_change(graph, one, reason) for one, reason in zip(measurement.changed, reasons)),
+    )
+
+
+def named_change(graph: Data, node: ChangedNode, explanation: Mapping[str, Any] | None) -> Change:
+    """A changed node with its id and the names of its classes."""
+    return Change(
+        node=node,
+        id=node_name(graph, node.node),
+        predicted_class=class_name(graph, node.predicted),
+        label_class=class_name(graph, node.label),
+        explanation=explanation,
+    )
 
 
 def choose_method(study: Study, named: Sequence[str], folds: int = 5) -> Choice:
@@ -159,55 +304,22 @@ def choose_method(study: Study, named: Sequence[str], folds: int = 5) -> Choice:
     given = set(named) - {"none"} or {"none"}
     only = given.pop() if len(given) == 1 else None
     name = only or (best if best in keeps or not near else min(near, key=lambda name: mean[name]))
-    reason = f"held-out NLL {mean[name]:.3f} on validation nodes"
-    others = {other: value for other, value in mean.items() if other not in (name, "none")}
-    compared = [f"uncalibrated {mean['none']:.3f}"] if name != "none" else []
-    if others:
-        next_best = min(others, key=lambda other: others[other])
-        compared.append(f"{next_best} {others[next_best]:.3f}")
-    reason += f" ({', '.join(compared)})" if compared else ""
-    before, after = (float((log_probs[one].argmax(-1) == y).double().mean()) for one in ("none", name))
-    if name != best and name != only:
-        reason += f"; {best} is within one standard error of it and would change predictions"
-    elif name not in keeps:
-        reason += f"; it changes predictions, held-out accuracy {100 * before:.1f} -> {100 * after:.1f} %"
+    others = sorted((value, other) for other, value in mean.items() if other != name)
+    compared = "".join(f"; {'uncalibrated' if other == 'none' else other} {value:.3f}" for value, other in others[:2])
+    if name == only:
+        reason = f"the only one compared; validation NLL {mean[name]:.3f}{compared}"
+    elif name == best:
+        reason = f"lowest validation NLL, {mean[name]:.3f}{compared}"
+    else:
+        reason = (
+            f"validation NLL {mean[name]:.3f}{compared}; keeps predictions and is within one standard error of {best}"
+        )
     return Choice(name, reason, mean)
 
 
-def reference_of(study: Study, methods: dict[str, Any], chosen: str) -> dict[str, Any]:
-    """What predictions outside training look like now, and the threshold of the backtest: travels with the calibrator."""
-    fresh = ~study.graph.train_mask
-    reference, backtest = reference_summary(study.log_probs(chosen)[0][fresh]), methods[chosen]["decision"]
-    if backtest is not None and backtest["threshold"] is not None:
-        reference["promise"] = {key: backtest[key] for key in ("threshold", "max_error", "certainty")}
-    return reference
-
-
-def map_of(study: Study, chosen: str) -> dict[str, Any]:
-    """The probability map before and after the chosen method, first seed."""
-    nodes = node_map(study.log_probs("none")[0], study.log_probs(chosen)[0], study.graph)
-    return {"before": "none", "after": chosen, **nodes}
-
-
-def name_changes(graph: Data, methods: dict[str, Any]) -> None:
-    """Add to the nodes that changed most what they and their classes are called."""
-    for method in methods.values():
-        for node in method.get("changed", []):
-            node["id"] = node_name(graph, node["node"])
-            node["predicted_class"] = class_name(graph, node["predicted"])
-            node["label_class"] = class_name(graph, node["label"])
-
-
-def explain_changes(study: Study, methods: dict[str, Any]) -> None:
-    """Add to the nodes that changed most why they have their confidence, in the first seed (Eq. 8 of the SCAR paper)."""
-    out = study.outputs[0]
-    if out.final is None or out.final_representation is None:
-        return
-    for name, method in methods.items():
-        changed = method.get("changed", [])
-        found = (
-            explain_many(out, [node["node"] for node in changed], study.fitted[name][0].calibration) if changed else []
-        )
-        for node, one in zip(changed, found):
-            terms = [[term, round(value, 3)] for term, value in one.lead_terms]
-            node["explanation"] = {"sentence": one.sentence, "terms": terms}
+def map_of(study: Study, name: str) -> dict[str, Any] | None:
+    """The probability map before and after a method, first seed; None for two classes or without edges."""
+    before, after = study.log_probs("none")[0], study.log_probs(name)[0]
+    if before.shape[1] == 2 or study.graph.get("edge_index") is None:
+        return None
+    return {"before": "none", "after": name, **node_map(before, after, study.graph)}

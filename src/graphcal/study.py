@@ -13,16 +13,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from graphcal.core import Calibration, Outputs, Recipe, blinded
 from graphcal.graphs import structure
 from graphcal.metrics import Measurement, Scores, evaluate, score
 from graphcal.metrics.slices import cut_nodes
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 StageProgress = Callable[[str, int, int], None]  # stage, done, total
 

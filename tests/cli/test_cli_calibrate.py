@@ -69,7 +69,7 @@ def test_the_saved_calibrator_and_the_written_predictions_are_of_the_recommended
     record = json.loads((out / "results.json").read_text())
     nll = record["choice"]["held_out_nll"]
     assert record["chosen_method"] == min(nll, key=nll.get) == "ts"
-    assert f"Chosen method: {record['chosen_method']}," in text
+    assert re.search(rf"Chosen method: +{record['chosen_method']} ", text)
     assert type(graphcal.restore(out / "calibrator.safetensors")).__name__ == "Temperature"
     code, text = invoke("score", out, tables / "p.parquet", "--out", tmp_path / "scored")
     assert code == 0, text
@@ -91,12 +91,17 @@ def test_a_backtest_is_never_called_a_guarantee(tables: Path, tmp_path: Path) ->
     page, card = (tmp_path / "o" / "report.html").read_text(), (tmp_path / "README.md").read_text()
     for shown in (text, page, card):
         assert "guarantee" not in shown.lower()
-        assert "carry the promise" not in shown
+        assert "backtest" in shown.lower()
+    for shown in (page, card):
         assert "Backtest with Temperature scaling: of 500 labelled test rows, 250 drawn at random certify" in shown
         assert "For unlabelled rows run: graphcal decide" in shown
     assert record["decision"]["guarantee"] is False
     assert all(method["decision"]["guarantee"] is False for method in record["methods"].values())
-    assert f"Decide next: graphcal decide {tmp_path / 'o'}\n" in text  # these rows include unlabelled ones
+    assert text.split("Next:")[1].split("\n\n")[0].split() == [
+        "graphcal",
+        "decide",
+        str(tmp_path / "o"),
+    ]  # some rows are unlabelled
 
 
 @pytest.mark.parametrize("name", ["[/x]", "[red]", ":warning:"])

@@ -1,10 +1,11 @@
-"""`approve`: masks kept apart, terms checked, words that promise no more than was stated."""
+"""`decide`: masks kept apart, terms checked, words that promise no more than was stated."""
 
 import numpy as np
 import pytest
 import torch
 
-from graphcal.decisions.approval import approve, class_number, recall_of
+from graphcal.decisions.approval import decide, recall_of
+from graphcal.decisions.decision import class_number
 
 
 def honest(nodes=4000, seed=0):
@@ -17,7 +18,7 @@ def honest(nodes=4000, seed=0):
 
 def test_the_approved_nodes_are_the_confident_unlabelled_ones():
     log_probs, y, certify = honest()
-    decision = approve(log_probs, y, certify, random_draw=True)
+    decision = decide(log_probs, y, certify=certify, random_draw=True)
     conf = log_probs.exp().max(1).values
     assert torch.equal(decision.approved, ~certify & (conf >= decision.threshold))
     assert torch.equal(decision.review, ~certify & ~decision.approved)
@@ -32,14 +33,14 @@ def test_the_approved_nodes_are_the_confident_unlabelled_ones():
 def test_labels_outside_certification_are_not_read():
     log_probs, y, certify = honest()
     hidden = torch.where(certify, y, torch.full_like(y, -1))
-    first, second = (approve(log_probs, labels, certify) for labels in (y, hidden))
+    first, second = (decide(log_probs, labels, certify=certify) for labels in (y, hidden))
     assert torch.equal(first.approved, second.approved)
 
 
 def test_the_pool_may_hold_the_certification_nodes_or_not():
     log_probs, y, certify = honest()
     rest = torch.arange(4000) >= 2000
-    apart, joined = (approve(log_probs, y, certify, pool=pool) for pool in (rest, rest | certify))
+    apart, joined = (decide(log_probs, y, certify=certify, pool=pool) for pool in (rest, rest | certify))
     assert torch.equal(apart.approved, joined.approved)
     assert apart.nodes == 2000
     assert not apart.approved[:2000].any()
@@ -48,7 +49,7 @@ def test_the_pool_may_hold_the_certification_nodes_or_not():
 def test_held_nodes_are_never_approved():
     log_probs, y, certify = honest()
     held = torch.arange(4000) % 3 == 0
-    decision = approve(log_probs, y, certify, held=held)
+    decision = decide(log_probs, y, certify=certify, held=held)
     assert not (decision.approved & held).any()
     assert (decision.review & held).sum() == (held & ~certify).sum()
     assert decision.num_approved > 0
@@ -57,7 +58,7 @@ def test_held_nodes_are_never_approved():
 def test_the_three_promises_are_ordered_and_worded():
     log_probs, y, certify = honest()
     pool, future, average = (
-        approve(log_probs, y, certify, promise=p, random_draw=True) for p in ("pool", "future", "average")
+        decide(log_probs, y, certify=certify, promise=p, random_draw=True) for p in ("pool", "future", "average")
     )
     assert 0 < pool.num_approved <= future.num_approved < average.num_approved
     assert "future nodes" in future.sentence
@@ -68,7 +69,7 @@ def test_the_three_promises_are_ordered_and_worded():
 
 def test_guarantee_is_said_only_when_a_random_draw_was_stated():
     log_probs, y, certify = honest()
-    stated, silent = (approve(log_probs, y, certify, random_draw=r) for r in (True, False))
+    stated, silent = (decide(log_probs, y, certify=certify, random_draw=r) for r in (True, False))
     assert "guarantee" in stated.sentence
     assert stated.to_dict()["guarantee"] is True
     assert "guarantee" not in silent.sentence
@@ -79,12 +80,12 @@ def test_guarantee_is_said_only_when_a_random_draw_was_stated():
 
 def test_the_sentence_counts_what_the_masks_hold():
     log_probs, y, certify = honest()
-    d = approve(log_probs, y, certify, random_draw=True)
+    d = decide(log_probs, y, certify=certify, random_draw=True)
     assert d.sentence.startswith(
         f"{d.num_approved:,} of 3,500 nodes can be decided automatically with at most 5 % errors, 95 % certain; "
         f"{3500 - d.num_approved:,} need a person"
     )
-    few = approve(log_probs, y, torch.arange(4000) < 60, random_draw=True)
+    few = decide(log_probs, y, certify=torch.arange(4000) < 60, random_draw=True)
     assert few.num_approved == 0
     assert few.threshold is None
     assert few.sentence.startswith("No node can be decided automatically")
@@ -98,7 +99,9 @@ def test_a_class_is_selected_with_a_precision():
     y = (torch.rand(6000, generator=g, dtype=torch.double) < fraud).long()
     log_probs = torch.stack([1 - fraud, fraud], dim=1).log()
     certify = torch.arange(6000) < 2000
-    d = approve(log_probs, y, certify, max_error=0.2, positive="fraud", names=["fine", "fraud"], random_draw=True)
+    d = decide(
+        log_probs, y, certify=certify, max_error=0.2, positive="fraud", names=["fine", "fraud"], random_draw=True
+    )
     assert d.num_approved > 50
     assert float((y[d.approved] == 1).double().mean()) >= 0.8
     true_recall = float((d.approved & (y == 1)).sum() / ((y == 1) & ~certify).sum())
@@ -136,16 +139,16 @@ def test_recall_counts_labelled_members():
 def test_bad_input_is_refused(change, message):
     log_probs, y, certify = honest()
     with pytest.raises(ValueError, match=message):
-        approve(log_probs, y, **{"certify": certify, **change})
+        decide(log_probs, y, **{"certify": certify, **change})
 
 
 def test_unlabelled_certification_nodes_are_refused():
     log_probs, y, certify = honest()
     y[7] = -1
     with pytest.raises(ValueError, match="certify selects 1 nodes without a label .*first: node 7 has -1"):
-        approve(log_probs, y, certify)
+        decide(log_probs, y, certify=certify)
     with pytest.raises(ValueError, match="y must hold 4000 integer class numbers"):
-        approve(log_probs, y.double(), certify)
+        decide(log_probs, y.double(), certify=certify)
 
 
 def test_classes_by_name_and_number():

@@ -14,6 +14,7 @@ import graphcal as gc
 from decisions.simulated_draws import broken_at_most
 from graphcal.checks import check_mask
 from graphcal.core import Outputs
+from graphcal.decisions import Promise
 from graphcal.decisions.approval import approve_draw
 from graphcal.decisions.masks import Draw, NotARandomDraw
 from graphcal.methods.none import Uncalibrated
@@ -54,7 +55,7 @@ def outcome(promise, held, by_strata, ties, nodes, labels, rng):
     conf, wrong, stays, strata, _ = source(nodes, ties, held, rng)
     certify = sample(nodes, labels, strata, by_strata, rng)
     draw = draw_of(conf, wrong, certify, stays, strata if by_strata else None)
-    decision = approve_draw(draw, MAX_ERROR, CERTAINTY, True, promise)
+    decision = approve_draw(draw, Promise(MAX_ERROR, CERTAINTY, promise, random_draw=True))
     if not decision.num_approved:
         return None
     if promise != "future":
@@ -105,7 +106,7 @@ def test_strata_share_the_risk():
     certify = np.zeros(1000, bool)
     certify[:29], certify[500:529] = True, True
     wrong, held = np.zeros(1000, bool), np.zeros(1000, bool)
-    one = approve_draw(draw_of(conf, wrong, certify, held, strata), 0.1, 0.95, True)
+    one = approve_draw(draw_of(conf, wrong, certify, held, strata), Promise(0.1, 0.95, random_draw=True))
     # 29 labels without an error in each: at risk 0.05 at most 45 of 500 may be wrong, at risk 0.025 more than 50
     assert one.num_approved == 0
 
@@ -156,13 +157,13 @@ def test_cross_fitting_holds(promise, held, ties, size):
 
 
 def test_cross_fitting_halves_the_risk(monkeypatch):
-    """Both ways certify at half the risk: the certainty that reaches `approve` is (1 + 0.8) / 2."""
-    import graphcal.decisions.dispatch as dispatch
+    """Both ways certify at half the risk: the certainty that reaches `approve_draw` is (1 + 0.8) / 2."""
+    import graphcal.decisions.approval as approval
 
-    asked, real = [], dispatch.approve
-    monkeypatch.setattr(dispatch, "approve", lambda *a, **k: (asked.append(k["certainty"]), real(*a, **k))[1])
+    certainties, real = [], approval.approve_draw
+    monkeypatch.setattr(approval, "approve_draw", lambda d, p: (certainties.append(p.certainty), real(d, p))[1])
     cross_fitted(1)
-    assert asked == pytest.approx([0.9, 0.9])
+    assert certainties == pytest.approx([0.9, 0.9])
 
 
 def test_cross_fitting_is_refused_on_average():
@@ -201,9 +202,9 @@ def test_masks(form):
     assert one.num_approved > 500
     assert torch.equal(one.approved, two.approved)
     assert torch.equal(one.review, two.review)
-    spent = [gc.decisions.spend(log_probs, y, budget=100, **m) for m in (masks, given)]
+    spent = [gc.decisions.review_queue(log_probs, y, budget=100, **m) for m in (masks, given)]
     assert torch.equal(spent[0].nodes, spent[1].nodes)
-    assert spent[0].found == spent[1].found
+    assert spent[0].hits == spent[1].hits
     curves = [gc.decisions.risk_curve(log_probs, y, **m).to_dict() for m in (masks, given)]
     assert curves[0] == curves[1]
     sets = [gc.decisions.prediction_sets(log_probs, y, m["certify"], fitted=m["fitted"]) for m in (masks, given)]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from graphcal.decisions import Promise
 from graphcal.decisions.masks import NotARandomDraw
 from graphcal.decisions.outcomes import decide_rows
 
@@ -34,13 +35,13 @@ SELECTED = {
 def test_the_promise_is_refused(name, random_draw):
     log_probs, y, time, _ = fraud(SELECTED[name])
     with pytest.raises(NotARandomDraw, match="not drawn at random") as told:
-        decide_rows(log_probs, y, positive="1", max_error=0.5, random_draw=random_draw, time=time)
+        decide_rows(log_probs, y, Promise(0.5, positive="1", random_draw=random_draw), time=time)
     assert ("time lies around" if name == "late" else "mean ") in str(told.value)
 
 
 def test_declared_strata_are_accepted():
     log_probs, y, time, p = fraud(SELECTED["strata"])
-    outcome = decide_rows(log_probs, y, positive="1", max_error=0.5, random_draw=True, time=time, strata=p > 0.02)
+    outcome = decide_rows(log_probs, y, Promise(0.5, positive="1", random_draw=True), time=time, strata=p > 0.02)
     assert outcome.decision.guaranteed
 
 
@@ -49,7 +50,7 @@ def test_every_figure_beside_declared_strata_respects_them(seed):
     """Labels five times as dense where the probability is high: read as one draw, they show several times the members."""
     log_probs, y, _, p = fraud(SELECTED["strata"], seed)
     truth = fraud(lambda p, t, rng: np.ones(len(p), bool), seed)[1].numpy()
-    outcome = decide_rows(log_probs, y, positive="1", max_error=0.5, random_draw=True, strata=p > 0.02)
+    outcome = decide_rows(log_probs, y, Promise(0.5, positive="1", random_draw=True), strata=p > 0.02)
     assert outcome.members.low <= truth[(y < 0).numpy()].sum() <= outcome.members.high
     assert outcome.members.low <= outcome.members.value <= outcome.members.high
     assert outcome.decision.recall is None
@@ -66,19 +67,19 @@ def test_strata_with_gaps_are_refused(gap):
     strata = (p > 0.02).astype(object)
     strata[7] = gap
     with pytest.raises(ValueError, match="strata must hold a value for every node"):
-        decide_rows(log_probs, y, strata=strata)
+        decide_rows(log_probs, y, Promise(), strata=strata)
 
 
 @pytest.mark.parametrize("more", [{"budget": 50}, {"coverage": 0.9}])
 def test_budgets_and_sets_refuse_strata(more):
     log_probs, y, _, p = fraud(SELECTED["strata"])
     with pytest.raises(ValueError, match="one simple random draw"):
-        decide_rows(log_probs, y, strata=p > 0.02, **more)
+        decide_rows(log_probs, y, Promise(), strata=p > 0.02, **more)
 
 
 def test_random_labels_are_accepted():
     log_probs, y, time, _ = fraud(lambda p, t, rng: rng.random(len(p)) < 0.1)
-    outcome = decide_rows(log_probs, y, positive="1", max_error=0.5, random_draw=True, time=time)
+    outcome = decide_rows(log_probs, y, Promise(0.5, positive="1", random_draw=True), time=time)
     assert outcome.decision.guaranteed
     assert outcome.members.low <= outcome.members.value <= outcome.members.high
     assert "This is a guarantee for the" in outcome.decision.sentence or outcome.decision.num_approved == 0
@@ -91,7 +92,7 @@ def refused(times, labelled, nodes=2000):
         rates = {"simple": lambda p, t, rng: rng.random(len(p)) < 0.15, "strata": SELECTED["strata"]}[labelled]
         log_probs, y, time, p = fraud(rates, seed, nodes)
         try:
-            decide_rows(log_probs, y, max_error=0.1, time=time, strata=p > 0.02 if labelled == "strata" else None)
+            decide_rows(log_probs, y, Promise(0.1), time=time, strata=p > 0.02 if labelled == "strata" else None)
         except NotARandomDraw:
             count += 1
     return count / times
@@ -110,7 +111,7 @@ def test_a_few_random_draws_are_not_refused(labelled):
 
 def test_what_a_rare_class_loses_is_printed():
     log_probs, y, time, p = fraud(lambda p, t, rng: rng.random(len(p)) < 0.1)
-    decision = decide_rows(log_probs, y, max_error=0.05, time=time).decision
+    decision = decide_rows(log_probs, y, Promise(), time=time).decision
     assert not decision.guaranteed  # nobody has stated a random draw
     ok, positive = decision.classes
     approved = decision.approved.numpy()
@@ -128,12 +129,12 @@ def test_several_balanced_classes_need_no_table():
     z = 3 * torch.randn(2000, 4, generator=g)
     y = torch.multinomial(z.softmax(1), 1, generator=g)[:, 0]
     y[500:] = -1
-    assert decide_rows(z.log_softmax(1), y).decision.classes == ()
+    assert decide_rows(z.log_softmax(1), y, Promise()).decision.classes == ()
 
 
 def test_all_rows_labelled_is_a_backtest_without_a_guarantee():
     log_probs, y, _, _ = fraud(lambda p, t, rng: np.ones(len(p), bool))
-    decision = decide_rows(log_probs, y, share=0.5, random_draw=True).decision
+    decision = decide_rows(log_probs, y, Promise(random_draw=True), share=0.5).decision
     assert not decision.guaranteed
     assert decision.to_dict()["guarantee"] is False
     assert "This is a backtest" in decision.sentence
@@ -142,6 +143,6 @@ def test_all_rows_labelled_is_a_backtest_without_a_guarantee():
 def test_probabilities_that_contradict_the_labels_are_named():
     _, y, _, p = fraud(lambda p, t, rng: rng.random(len(p)) < 0.1)
     raw = torch.from_numpy(np.stack([1 - p**0.3, p**0.3], 1)).log()
-    outcome = decide_rows(raw, y, positive="1", max_error=0.9)
+    outcome = decide_rows(raw, y, Promise(0.9, positive="1"))
     assert not outcome.members.low <= outcome.members.value <= outcome.members.high
     assert f"sum to {outcome.members.value:,.0f}" in outcome.members_text

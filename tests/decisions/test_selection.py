@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from simulated_draws import SAYS, SHAPES, draws
 
-from graphcal.decisions.selection import benjamini_hochberg, conformal_p_values, select_on_average
+from graphcal.decisions.thresholds import benjamini_hochberg, conformal_p_values, select_on_average
 
 TIMES = 1000
 

@@ -45,7 +45,7 @@ def test_runs_of_one_model_share_a_table_and_others_are_named_apart(results):
     together = combine([results, other])
     assert together["verdict"].count(results["verdict"]) == 2  # each run keeps its own
     assert together["methods"]["cora gcn: ts"]["title"] == "cora gcn: Temperature scaling"
-    assert 'class="answer ' not in build(together)
+    assert 'id="choice-note"' not in build(together)
 
 
 def test_a_page_that_cannot_be_written_leaves_the_old_one(results, tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ import pytest
 from fuzz_inputs import broken_tree
 
 from graphcal.files import sha256_of
-from graphcal.reports import build, model_card, read_results, report
-from graphcal.reports.records import checked
+from graphcal.records import read_results
+from graphcal.reports import model_card, report
 from sample_results import sample_results
 
 
@@ -58,7 +58,7 @@ def test_a_changed_record_is_shown_or_refused_by_the_name_of_its_file(small, tmp
         (lambda r: r.update(seeds=3), "seeds must be a list; got 3"),
         (lambda r: r.update(chosen_method="isotonic"), "chosen_method is 'isotonic', which is not among its methods"),
         (lambda r: r["map"].update(after="isotonic"), r"map\.after is 'isotonic', which is not among its methods"),
-        (lambda r: r.update(schema_version=3), r"schema version 3; this graphcal reads up to 2\. Update graphcal"),
+        (lambda r: r.update(schema=99), r"schema 99; this graphcal reads 3\. .*update graphcal"),
         (lambda r: r.update(dataset="\ud800"), "not results"),
     ],
 )
@@ -69,20 +69,6 @@ def test_an_entry_of_the_wrong_type_is_named(change, message, small, tmp_path):
     with pytest.raises(ValueError, match=message) as refused:
         read_results(tmp_path)
     assert str(refused.value).startswith(str(tmp_path / "results.json"))
-
-
-def test_a_record_without_a_schema_version_shows_the_recommended_method_and_no_guarantee(small):
-    """Records of schema 1 have one decision per method and a stored sentence that calls the backtest a guarantee."""
-    old = {k: v for k, v in small.items() if k not in ("schema_version", "chosen_method", "choice")}
-    old |= {
-        "recommended": {"method": "none", "reason": "it is best"},
-        "decision": {"method": "scar", "sentence": "This is a guarantee: it needs only that ..."},
-    }
-    assert checked(old, "results")["chosen_method"] == "none"
-    assert 'option value="none" selected' in build(old)
-    assert "guarantee" not in build(old)
-    assert "Backtest with Uncalibrated" in model_card(old)
-    assert "guarantee" not in model_card(old)
 
 
 def test_the_files_of_a_folder_belong_to_its_results(small, tmp_path):

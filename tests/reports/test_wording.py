@@ -6,8 +6,17 @@ import pytest
 import torch
 
 from graphcal.metrics import label_limit
-from graphcal.reports import advice, answers, verdict
-from graphcal.reports.wording import best_name, direction, kept_name, label, place_text, slice_text
+from graphcal.reports import advice, verdict
+from graphcal.reports.wording import (
+    best_name,
+    choice_note,
+    kept_name,
+    label,
+    place_text,
+    review_text,
+    slice_text,
+    summary,
+)
 from sample_results import sample_results
 
 
@@ -16,38 +25,30 @@ def results():
     return sample_results()
 
 
-def test_a_newcomer_reads_off_the_four_answers(results):
-    found = {a.question: a for a in answers(results)}
-    assert found["Was it miscalibrated?"].answer == "Yes"
-    assert found["In which direction?"].answer == "Under-confident"
-    assert found["What fixed it?"].answer in ("Temperature scaling", "SCAR")
-    assert "95 % interval" in found["How sure are we?"].detail
-
-
-def test_the_verdict_says_direction_repair_and_certainty(results):
-    text = verdict(results)
+def test_the_verdict_is_one_sentence_with_direction_repair_and_interval(results):
+    text, (low, high) = verdict(results), results["methods"]["scar"]["ece_interval"]
     gap = results["methods"]["none"]["signed_gap"]["mean"]
     assert f"under-confident by {100 * gap:.1f} points" in text
-    assert "brings the true calibration error from" in text
-    assert "certainty" in text
+    assert f"{100 * low:.1f} to {100 * high:.1f}" in text
+    assert text.count(". ") == 0
 
 
 def test_an_over_confident_model_is_called_so(results):
-    assert direction(results["methods"]["sharp"])[0] == "Over-confident"
     only = {**results, "methods": {"none": results["methods"]["sharp"]}}
     assert "over-confident by" in verdict(only)
+    assert "over-confident by" in dict(summary(only))["Miscalibrated"]
 
 
 def test_a_calibrated_model_is_not_accused(results):
     only = {**results, "methods": {"none": results["methods"]["ts"]}}
-    assert answers(only)[0].answer == "Not measurably"
     assert "not measurably miscalibrated" in verdict(only)
+    assert "Miscalibrated" not in dict(summary(only))
 
 
 def test_no_method_is_praised_when_none_helps(results):
     methods = {"none": results["methods"]["ts"], "sharp": results["methods"]["sharp"]}
     worse = {**results, "methods": methods, "chosen_method": "sharp"}
-    assert "It did not" in [a.answer for a in answers(worse)]
+    assert kept_name(worse) == "none"
     assert "sharp does not lower its calibration error" in verdict(worse)
 
 
@@ -59,23 +60,31 @@ def test_without_a_chosen_method_the_best_has_the_smallest_error(results):
 
 
 def test_what_needs_no_repair_is_not_called_repaired(results):
-    """Not measurably off before, a smaller ECE after: neither verdict nor answers claim a repair."""
+    """Not measurably off before, a smaller ECE after: the verdict claims no repair."""
     calm = {**results, "methods": {"none": results["methods"]["ts"], "other": copy.deepcopy(results["methods"]["ts"])}}
     calm["methods"]["other"]["ece"]["mean"] *= 0.9
-    text, found = verdict(calm), {a.question: a.answer for a in answers(calm)}
-    assert found["Was it miscalibrated?"] == "Not measurably"
-    assert found["What fixed it?"] == "Nothing to fix"
-    assert "nothing to repair" in text
-    assert "calibration error from" not in text
+    assert "nothing to repair" in verdict(calm)
+    assert "calibration error from" not in verdict(calm)
 
 
-def test_where_nothing_helped_the_certainty_is_that_of_the_model_as_it_was(results):
-    worse = {**results, "methods": {"none": results["methods"]["ts"], "sharp": results["methods"]["sharp"]}}
-    assert kept_name(worse) == "none"
-    sure = next(a for a in answers(worse) if a.question == "How sure are we?")
-    low, high = results["methods"]["ts"]["ece_interval"]
-    assert sure.answer == f"{100 * low:.1f} to {100 * high:.1f} points"
-    assert "after repair" not in sure.detail
+def test_the_summary_is_of_the_chosen_method(results):
+    rows = dict(summary(results))
+    backtest = results["methods"]["scar"]["decision"]
+    assert rows["Chosen method"].startswith("scar (")
+    assert rows["Without review"] == review_text(backtest, "node")
+    assert (
+        f"{backtest['approved'] or backtest['next_target'][1]:,} of {backtest['nodes']:,} test nodes"
+        in rows["Without review"]
+    )
+
+
+def test_a_larger_ece_than_another_method_is_explained(results):
+    methods = results["methods"]
+    order = sorted(methods, key=lambda name: methods[name]["ece"]["mean"])
+    assert choice_note({**results, "chosen_method": order[0]}) == ""
+    note = choice_note({**results, "chosen_method": order[1]})
+    assert label(order[0], methods[order[0]]) in note
+    assert "NLL" in note
 
 
 def test_a_method_is_called_by_its_title_else_its_name(results):
@@ -91,9 +100,10 @@ def test_places_and_groups_in_words():
     alone = {"hops": -1, "degree": 0, "agreement": 1.0}
     assert place_text(alone) == "no training node in reach; no neighbours"
     assert place_text(alone, training=False) == "no neighbours"
-    assert slice_text(None) is None
     worst = {"by": "degree", "group": "1", "nodes": 72, "confidence": 0.61, "accuracy": 0.38}
-    assert slice_text(worst) == "degree: 1 (72 nodes, says 61 %, right 38 %)"
+    assert slice_text(worst) == "nodes of degree 1, confidence 61 %, accuracy 38 % (72 nodes)"
+    lonely = {**worst, "by": "neighbours that agree", "group": "none", "nodes": 1}
+    assert slice_text(lonely, "row") == "rows with no agreeing neighbour, confidence 61 %, accuracy 38 % (1 row)"
 
 
 def predictions(nodes):
@@ -116,45 +126,13 @@ def method(error, interval, p=0.5, **more):
 OFF = method(0.113, [0.09, 0.136], 0.001, signed_gap={"mean": 0.11}, confidence={"mean": 0.6})
 
 
-@pytest.mark.parametrize(
-    ("after", "said", "not_said"),
-    [
-        (method(0.002, [0.0, 0.008]), "repairs all of it: with 97.5 % certainty the true error is below 0.8 points", "left"),
-        (method(0.004, [0.0, 0.029]), "told from sampling noise; with 97.5 % certainty the true error is below 2.9", "all"),
-        (method(0.023, [0.009, 0.04]), "noise does not explain: 2.3 (95 % interval 0.9 to 4.0) points", "all"),
-        (method(0.0, [0.0, 0.008], p=0.01), "A small error remains", "all of it"),
-    ],
-)  # fmt: skip
-def test_all_is_repaired_only_where_the_interval_says_so(after, said, not_said):
-    text = verdict({"methods": {"none": OFF, "ts": after}})
-    assert f"true calibration error from 11.3 to {100 * after['true_error']:.1f} points" in text
-    assert said in text
-    assert not_said not in text
-
-
-def test_the_worst_group_enters_the_verdict():
-    worst = {"by": "predicted class", "group": "class 3", "nodes": 1140, "confidence": 0.61, "accuracy": 0.74,
-             "signed_gap": 0.13, "corrected_gap": 0.12}  # fmt: skip
-    said = "Calibrated on average; class 3 is still 12.0 points under-confident (says 61 %, right 74 %, 1,140 nodes)."
-    assert verdict({"methods": {"none": OFF, "ts": method(0.004, [0.0, 0.02], worst=worst)}}).endswith(said)
-    far = {**worst, "by": "distance from training", "group": "3 hops", "corrected_gap": -0.1}
-    said = "Worst group: nodes at distance 3 hops from the training set are still 10.0 points over-confident"
-    assert said in verdict({"methods": {"none": OFF, "ts": method(0.03, [0.01, 0.05], worst=far)}})
-    calm = {**method(0.0, [0.0, 0.02]), "worst": {**worst, "by": "degree", "group": "1"}}
-    text = verdict({"methods": {"none": calm, "ts": {**calm, "ece": {"mean": 0.01}}}})
-    assert "On average there is nothing to repair" in text
-    assert "Calibrated on average; nodes of degree 1 are 12.0 points under-confident" in text
-    assert "still" not in text
-
-
-def test_results_without_an_estimate_show_ece_beside_its_floor():
-    old, new = ({**m, "ece_floor": {"mean": 0.035}} for m in (OFF, method(0.004, [0.0, 0.029])))
+def test_results_without_an_estimate_show_ece():
+    old, new = ({**m} for m in (OFF, method(0.004, [0.0, 0.029])))
     for m in (old, new):
         del m["true_error"]
-    text = verdict({"methods": {"none": old, "ts": new}})
-    assert (
-        "brings the calibration error from 13.3 to 2.4 points, where a perfectly calibrated model would show 3.5"
-        in text
+    assert "from 13.3 to 2.4 points" in verdict({"methods": {"none": old, "ts": new}})
+    assert "from 11.3 to 0.4 points (95 % interval 0.0 to 2.9)" in verdict(
+        {"methods": {"none": OFF, "ts": method(0.004, [0.0, 0.029])}}
     )
 
 

@@ -478,7 +478,7 @@ def trained(tmp_path_factory):
     labels = write(folder / "l.parquet", paper=IDS, label=Y)
     split = write(folder / "split.parquet", row=np.arange(N)[::-1].copy(), paper=IDS, split=SPLIT)
     edges = edges_of(folder)
-    from graphcal.pipeline import calibrate_files
+    from graphcal.calibrate_table import calibrate_files
 
     names = {"id": "paper"}
     table = read_table(path, labels=labels, split=split, columns=names)
@@ -601,7 +601,7 @@ def test_a_header_with_anything_in_any_field_is_read_or_refused_by_name(tmp_path
         "top-label": {"prediction": P.argmax(1), "confidence": P.max(1)},
     }[form]
     path = write(tmp_path / "p.parquet", id=IDS[:60], **{name: c[:60] for name, c in columns.items()})
-    from graphcal.pipeline import calibrate_files
+    from graphcal.calibrate_table import calibrate_files
 
     fit = write(tmp_path / "fit.parquet", id=IDS, label=Y, split=SPLIT, **columns)
     calibrate_files(read_table(fit), None, None, ["ts"]).save(tmp_path / "o")

@@ -11,8 +11,8 @@ import torch
 from typer.testing import CliRunner
 
 import graphcal as gc
+from graphcal.calibrate_table import calibrate_files
 from graphcal.cli import app
-from graphcal.pipeline import calibrate_files
 from graphcal.tables.edge_files import read_edges
 from graphcal.tables.estimator import CalibratedScores
 from graphcal.tables.reading import read_table

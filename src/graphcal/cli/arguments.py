@@ -37,7 +37,7 @@ def _file_in(folder: Path, name: str) -> Path:
     """A file of a folder whose files belong to its results.json."""
     if not (folder / name).is_file():
         return folder
-    from graphcal.reports.records import check_folder
+    from graphcal.records import check_folder
 
     check_folder(folder)
     return folder / name
@@ -45,10 +45,10 @@ def _file_in(folder: Path, name: str) -> Path:
 
 def column_names(text: str) -> dict[str, str]:
     """Roles and the names of the columns that have them."""
-    found = {}
+    names = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         role, mark, name = part.partition("=")
         if not mark or not name.strip():
             raise ValueError(f"--columns must look like id=paper,label=topic; got {part!r}")
-        found[role.strip()] = name.strip()
-    return found
+        names[role.strip()] = name.strip()
+    return names

@@ -1,4 +1,4 @@
-"""``graphcal check``: a gate for pipelines. The exit code is the answer."""
+"""``graphcal check``: check calibration and set the exit code (for CI)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 import typer
 
 from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, column_names, predictions_in
+from graphcal.cli.console import plain_console, print_summary
+from graphcal.text import plural
 
+SCHEMA = 1  # of the JSON
 EXIT = {"pass": 0, "fail": 1, "unknown": 3}
 
 
@@ -59,27 +62,25 @@ def check(
     if max_ece <= 0 or max_ece >= 1:
         raise ValueError(f"--max-ece must lie between 0 and 1, got {max_ece}; 0.05 means 5 points")
     names = column_names(columns) | ({"label": label} if label != "label" else {})
-    found = read_table(predictions_in(predictions), kind, None, classes, labels, names, split, source)
-    known, used = found.labelled, 0
-    if found.split is not None:
-        fitted = torch.as_tensor(found.split.train | found.split.val)
-        known, used = known & ~fitted, int((known & fitted).sum())
-    if not known.any():
+    table = read_table(predictions_in(predictions), kind, None, classes, labels, names, split, source)
+    measured, used = table.labelled, 0
+    if table.split is not None:
+        fitted = torch.as_tensor(table.split.train | table.split.val)
+        measured, used = measured & ~fitted, int((measured & fitted).sum())
+    if not measured.any():
         raise ValueError(f"{predictions}: no labelled row is left to measure on; {used:,} trained or fitted the model")
-    left_out = int((~found.labelled).sum())
-    judgement = judge(found.log_probs[known].double(), found.labels[known], max_ece, confidence, bins)
+    left_out = int((~table.labelled).sum())
+    judgement = judge(table.log_probs[measured].double(), table.labels[measured], max_ece, confidence, bins)
     if json:
-        typer.echo(json_format.dumps({**judgement.to_dict(), "left_out": left_out, "fitted": used, "bins": bins}))
+        counts = {"left_out": left_out, "fitted": used, "bins": bins}
+        typer.echo(json_format.dumps({"schema": SCHEMA, **judgement.to_dict(), **counts}))
     else:
-        note = f"; {left_out:,} rows without a label left out" if left_out else ""
-        note += f"; {used:,} rows that trained or fitted left out" if used else ""
-        for remark in found.notes:
-            typer.echo(remark, err=True)
-        typer.secho(
-            f"{judgement.outcome}: ",
-            nl=False,
-            bold=True,
-            fg={"pass": "green", "fail": "red"}.get(judgement.outcome, "yellow"),
-        )
-        typer.echo(judgement.sentence() + note)
+        for note in table.notes:
+            typer.echo(f"Note: {note}.", err=True)
+        rows = [(judgement.outcome, judgement.sentence())]
+        if left_out:
+            rows.append(("left out", f"{plural(left_out, 'row')} without a label"))
+        if used:
+            rows.append(("left out", f"{plural(used, 'row')} that trained or fitted the model"))
+        print_summary(plain_console(), rows)
     raise typer.Exit(EXIT[judgement.outcome])

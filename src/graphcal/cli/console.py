@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from graphcal.text import Rows, summary_text
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -16,3 +18,9 @@ def plain_console(stderr: bool = False, soft_wrap: bool = False) -> Console:
     from rich.console import Console
 
     return Console(stderr=stderr, soft_wrap=soft_wrap, markup=False, emoji=False, highlight=False)
+
+
+def print_summary(console: Console, rows: Rows) -> None:
+    """Print one line per idea, as wide as the terminal, the first one in bold."""
+    for k, line in enumerate(summary_text(rows, min(console.width, 110)).split("\n")):
+        console.print(line, style=None if k else "bold", soft_wrap=True)

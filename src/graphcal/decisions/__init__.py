@@ -1,28 +1,31 @@
-"""Decisions that hold: which nodes may be acted on alone, which need a person, and what is promised about that."""
+"""Decisions with a stated promise: nodes that can be acted on without review, nodes for a person, prediction sets, monitoring."""
 
-from graphcal.decisions.budget import Looks, spend
-from graphcal.decisions.curves import RiskCurve, risk_curve
-from graphcal.decisions.decision import Decision, Interval, Plan
-from graphcal.decisions.dispatch import decide
+from graphcal.decisions.approval import decide
+from graphcal.decisions.decision import Decision, Interval, Plan, Promise
+from graphcal.decisions.monitoring import MonitorReport, watch
+from graphcal.decisions.outcomes import Backtest, ReviewQueue, backtest, review_queue
 from graphcal.decisions.priors import PriorEstimate, estimate_prior, move_prior, undo_focal, undo_weights
 from graphcal.decisions.sets import PredictionSets, prediction_sets
-from graphcal.decisions.watching import Validity, watch
+from graphcal.decisions.thresholds import RiskCurve, risk_curve
 
 __all__ = [
+    "Backtest",
     "Decision",
     "Interval",
-    "Looks",
+    "MonitorReport",
     "Plan",
     "PredictionSets",
     "PriorEstimate",
+    "Promise",
+    "ReviewQueue",
     "RiskCurve",
-    "Validity",
+    "backtest",
     "decide",
     "estimate_prior",
     "move_prior",
     "prediction_sets",
+    "review_queue",
     "risk_curve",
-    "spend",
     "undo_focal",
     "undo_weights",
     "watch",

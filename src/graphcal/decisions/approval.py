@@ -1,159 +1,186 @@
-"""Which nodes may be acted on alone: log-probabilities, the labels of the certification nodes, and the terms of the promise.
+"""Choose which nodes can be decided automatically, with a promise about their errors.
 
-What is promised is chosen by ``promise``: of the nodes of the pool (`thresholds`, realised errors), of future nodes of the same
-source, or on average over draws (`selection`). A named class is selected by its probability instead of decided by confidence.
+    decide(log_probs, y, certify=mask, pool=mask, max_error=0.05, certainty=0.95, random_draw=True)
+    decide(out, recipe, certify=0.5, ...)         fits on one half of the validation nodes, certifies with the other
+    decide(out, calibration, certify=mask, ...)   a calibration that was fitted elsewhere
+
+The kind of promise selects the rule: a certified threshold (`thresholds`) for the nodes of the pool or for future nodes, or
+conformal selection on average over draws. A named class is selected by its probability instead of by confidence.
+
+Cross-fitting: both halves of the validation nodes fit and certify in turn, each way at half the risk, and the larger result is
+kept. By the union bound the promise holds for both, so also for the larger one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from graphcal.checks import check_mask
 from graphcal.decisions.bounds import Array
-from graphcal.decisions.decision import ClassOutcome, Decision, Interval, Plan, Promise
-from graphcal.decisions.masks import Draw, check_draw, check_enough, check_promise
-from graphcal.decisions.selection import select_on_average
-from graphcal.decisions.thresholds import certified_set, nested_sets, plan_labels
-from graphcal.metrics.bins import confidence
+from graphcal.decisions.decision import ClassOutcome, Decision, Interval, Kind, Plan, Promise, class_name, class_number
+from graphcal.decisions.masks import Draw, check_apart, check_draw, check_enough, random_split
+from graphcal.decisions.thresholds import certified_set, nested_sets, plan_labels, select_on_average
 
-PROMISES = ("pool", "future", "average")
+if TYPE_CHECKING:
+    from graphcal.core import Calibration, Outputs, Recipe
+
+MakeDraw = Callable[..., Draw]  # `check_draw` with strata, time and names bound
 
 
-def approve(
-    log_probs: Tensor,
-    y: Tensor,
+def decide(
+    predictions: Tensor | Outputs,
+    truth: Tensor | Calibration | Recipe,
+    *,
     certify: Any,
     pool: Any = None,
     max_error: float = 0.05,
     certainty: float = 0.95,
     random_draw: bool = False,
-    promise: Promise = "pool",
+    promise: Kind = "pool",
     positive: int | str | None = None,
     names: Sequence[str] | None = None,
     fitted: Any = None,
     strata: Any = None,
     held: Any = None,
     time: Any = None,
-    degree: Any = None,
-    drawn_here: bool = False,
+    cross_fit: bool = False,
+    seed: int = 0,
 ) -> Decision:
-    """Decide on nodes with these log-probabilities (N, C); see `graphcal.decide` for the arguments."""
-    draw = check_draw(log_probs, y, certify, pool, fitted, held, strata, time, degree, names, drawn_here)
-    return approve_draw(draw, max_error, certainty, random_draw, promise, positive, names)
+    """Choose the nodes that can be decided automatically with at most ``max_error`` errors.
 
+    Masks are boolean masks or node numbers, as tensors, arrays or lists. The certification nodes are compared with the other
+    nodes by probabilities, degree and ``time``: where they differ by more than chance, nothing is promised and a ValueError says
+    how they differ.
 
-def approve_draw(
-    draw: Draw,
-    max_error: float = 0.05,
-    certainty: float = 0.95,
-    random_draw: bool = False,
-    promise: Promise = "pool",
-    positive: int | str | None = None,
-    names: Sequence[str] | None = None,
-) -> Decision:
-    """Decide on the nodes of a draw that was checked."""
-    check_promise(max_error, certainty)
-    if promise not in PROMISES:
-        raise ValueError(f"promise must be one of {', '.join(PROMISES)}, got {promise!r}")
-    if promise != "average":
-        check_enough(draw.certify, max_error, certainty)
-    elif draw.strata is not None:
-        raise ValueError("the promise on average needs one simple random draw: leave strata out, or promise the pool")
-    target = class_number(positive, draw.log_probs.shape[1], names)
-    conf, wrong = scores_of(draw.log_probs, draw.y, target)
-    approved, threshold, plan = _approved(draw, conf, wrong, max_error, 1 - certainty, promise)
-    above = draw.certify.numpy() & ~draw.held.numpy() & (conf >= (math.inf if threshold is None else threshold))
-    decision = Decision(
-        torch.from_numpy(approved),
-        draw.open & ~torch.from_numpy(approved),
-        threshold,
-        max_error,
-        certainty,
-        promise,
-        random_draw,
-        int(draw.certify.sum()),
-        int(above.sum()),
-        int((above & wrong).sum()),
-        plan,
-        None if target is None else class_name(target, names),
-        None
-        if target is None or draw.strata is not None
-        else recall_of(draw.certify.numpy() & ~wrong, above, certainty),
+    Parameters
+    ----------
+    predictions : Tensor (N, C) or Outputs
+        Calibrated log-probabilities, or a trained model's outputs.
+    truth : Tensor (N,), Calibration or Recipe
+        Labels; with `Outputs`, a fitted calibration or the recipe to fit.
+    certify : mask or float
+        Labelled nodes that did not train, stop or calibrate the model, drawn at random from the pool, or within ``strata`` of it.
+        With a recipe it may be the share of the validation nodes that certifies while the others fit.
+    pool : mask, optional
+        Nodes to decide.
+    max_error, certainty, random_draw, promise, positive
+        The promise, see `graphcal.decisions.Promise`. Only ``random_draw=True`` makes the result a guarantee.
+    names : sequence of str, optional
+        Names of the classes.
+    fitted : mask, optional
+        Nodes that trained, stopped or calibrated the model.
+    strata, time : (N,), optional
+        Groups within which the certification nodes were drawn, and the time of each node.
+    held : mask, optional
+        Nodes that are never approved.
+    cross_fit : bool
+        Fit and certify both ways, at half the risk each, and keep the larger result.
+    seed : int
+        Seed of the split of the validation nodes.
+
+    Returns
+    -------
+    Decision
+        Approved nodes, nodes for review, the threshold and the promise.
+
+    >>> g = torch.Generator().manual_seed(0)
+    >>> conf = 1 - 0.5 * torch.rand(4000, generator=g) ** 3
+    >>> y = (torch.rand(4000, generator=g) > conf).long()             # class 0 is right as often as its confidence says
+    >>> log_probs = torch.stack([conf, 1 - conf], dim=1).log()
+    >>> certify = torch.arange(4000) < 500                            # the nodes come in random order
+    >>> decision = decide(log_probs, y, certify=certify, max_error=0.05, random_draw=True)
+    >>> decision.num_approved, decision.errors_at_most, int((y[decision.approved] != 0).sum())
+    (2423, 121, 99)
+    """
+    terms = Promise(max_error, certainty, promise, random_draw, positive, strata is not None)
+    make_draw: MakeDraw = partial(check_draw, strata=strata, time=time, names=names)
+    of_model = isinstance(truth, nn.Module) or hasattr(truth, "fit")  # a calibration or a recipe
+    if isinstance(predictions, Tensor) and not of_model and not isinstance(certify, float):
+        draw = make_draw(predictions, truth, certify, pool, fitted, held)
+        return approve_draw(draw, terms)
+    if hasattr(predictions, "graph") and of_model:
+        return decide_model(predictions, truth, terms, certify, pool, held, fitted, cross_fit, seed, make_draw)  # type: ignore[arg-type]
+    raise ValueError(
+        "decide takes (log_probs, y, certify=mask), or (outputs, calibration or recipe), where a share for certify splits the "
+        f"validation nodes; got {type(predictions).__name__}, {type(truth).__name__} and certify of {type(certify).__name__}"
     )
-    decision = replace(decision, classes=class_table(draw, decision, target, names))
-    return replace(decision, warnings=doubts(decision, conf))
 
 
-def class_table(
-    draw: Draw, decision: Decision, target: int | None, names: Sequence[str] | None
-) -> tuple[ClassOutcome, ...]:
-    """What is decided and missed per class, by the probabilities; empty unless there are two classes or a rare one."""
-    probs = draw.log_probs[draw.open].double().exp()
-    expected, approved = probs.sum(dim=0), decision.approved[draw.open]
-    C = draw.log_probs.shape[1]
-    if target is not None or (C > 2 and float(expected.min()) >= 2 * decision.max_error * len(probs)):
-        return ()
-    pred = probs.argmax(dim=1)
-    rows = []
-    for k in range(C):
-        if C > 2 and float(expected[k]) >= 2 * decision.max_error * len(probs):
-            continue
-        missed = float(probs[approved & (pred != k), k].sum())
-        decided = int((approved & (pred == k)).sum())
-        rows.append(ClassOutcome(class_name(k, names), decided, missed, float(expected[k]), len(probs)))
-    return tuple(rows)
+def approve_draw(draw: Draw, promise: Promise) -> Decision:
+    """Decide on the nodes of a draw that was checked."""
+    check_enough(draw.certify, promise)
+    num_classes = draw.log_probs.shape[1]
+    target = class_number(promise.positive, num_classes, draw.names)
+    conf, wrong = draw.scores(target)
+    mask, threshold, plan = _approved(draw, conf, wrong, promise)
+    approved = torch.from_numpy(mask)
+    above = draw.certify.numpy() & ~draw.held.numpy() & (conf >= (math.inf if threshold is None else threshold))
+    members = draw.certify.numpy() & ~wrong
+    classes = () if target is not None else class_table(draw, approved, promise.max_error)
+    return Decision(
+        promise=promise,
+        threshold=threshold,
+        approved=approved,
+        review=draw.open & ~approved,
+        num_approved=int(approved.sum()),
+        num_review=int((draw.open & ~approved).sum()),
+        labels=int(draw.certify.sum()),
+        labelled_above=int(above.sum()),
+        errors_seen=int((above & wrong).sum()),
+        num_classes=num_classes,
+        positive=target,
+        positive_name=None if target is None else class_name(target, draw.names),
+        plan=plan,
+        recall=None if target is None or draw.strata is not None else recall_of(members, above, promise.certainty),
+        classes=classes,
+        warnings=doubts(classes, 1 - conf[mask], promise.max_error),
+        held=bool(draw.held.any()),
+    )
 
 
-def doubts(decision: Decision, conf: Array) -> tuple[str, ...]:
-    """What the user should know before acting: a target near or above a base rate, probabilities that contradict the labels."""
+def class_table(draw: Draw, approved: Tensor, max_error: float) -> tuple[ClassOutcome, ...]:
+    """Nodes decided and missed per class, by the probabilities; of several classes only the rare ones."""
+    probs, C = draw.log_probs[draw.open].double().exp(), draw.log_probs.shape[1]
+    expected, inside, pred = probs.sum(dim=0), approved[draw.open], probs.argmax(dim=1)
+    return tuple(
+        ClassOutcome(
+            name=class_name(k, draw.names),
+            decided=int((inside & (pred == k)).sum()),
+            missed=float(probs[inside & (pred != k), k].sum()),
+            expected=float(expected[k]),
+            nodes=len(probs),
+        )
+        for k in range(C)
+        if C == 2 or float(expected[k]) < 2 * max_error * len(probs)
+    )
+
+
+def doubts(classes: Sequence[ClassOutcome], doubt: Array, max_error: float) -> tuple[str, ...]:
+    """Warnings: a target near or above a base rate, probabilities (``doubt`` of the approved) that contradict the labels."""
     lines = [
-        f"at most {100 * decision.max_error:g} % errors is no protection for {row.name}: only {100 * row.share:.2g} % of the "
-        f"nodes are of it, and {row.missed:,.0f} of about {row.expected:,.0f} would be decided as something else. "
+        f"at most {100 * max_error:g} % errors is no protection for {row.name}: only {100 * row.share:.2g} % are of "
+        f"it, and {row.missed:,.0f} of about {row.expected:,.0f} would be decided as something else. "
         "Select it by name, or ask for fewer errors"
-        for row in decision.classes
-        if row.share < 2 * decision.max_error and row.missed >= 0.05 * row.expected and row.missed >= 1
+        for row in classes
+        if row.share < 2 * max_error and row.missed >= 0.05 * row.expected and row.missed >= 1
     ]
-    if decision.num_approved:
-        doubt = 1 - conf[decision.approved.numpy()]
+    if len(doubt):
         expected, spread = float(doubt.sum()), float(np.sqrt((doubt * (1 - doubt)).sum()))
-        if expected - 4 * spread > decision.max_error * decision.num_approved:
+        if expected - 4 * spread > max_error * len(doubt):
             lines.append(
-                f"the probabilities of these nodes expect {expected:,.0f} errors, the labels at most "
-                f"{decision.errors_at_most:,}: they are not calibrated. Calibrate them first (graphcal calibrate)"
+                f"their probabilities expect {expected:,.0f} errors, the labels at most "
+                f"{int(max_error * len(doubt) + 1e-9):,}: check their calibration (graphcal check)"
             )
     return tuple(lines)
-
-
-def scores_of(log_probs: Tensor, y: Tensor, target: int | None) -> tuple[Array, Array]:
-    """The score that orders the nodes, and who is wrong: of the prediction, or of the claim "is of this class"."""
-    if target is None:
-        conf, pred = confidence(log_probs)[0].numpy(), log_probs.argmax(dim=1)
-        return conf, (pred != y).numpy()
-    return log_probs[:, target].double().exp().clamp(max=1).numpy(), (y != target).numpy()
-
-
-def class_number(positive: int | str | None, num_classes: int, names: Sequence[str] | None) -> int | None:
-    if positive is None:
-        return None
-    known = [str(k) for k in range(num_classes)] if names is None else list(names)
-    if isinstance(positive, str):
-        if positive not in known:
-            raise ValueError(f"unknown class {positive!r}; the classes are {', '.join(known)}")
-        return known.index(positive)
-    if not 0 <= positive < num_classes:
-        raise ValueError(f"unknown class {positive}; the classes are 0..{num_classes - 1}")
-    return positive
-
-
-def class_name(target: int, names: Sequence[str] | None) -> str:
-    name = str(target) if names is None else str(names[target])
-    return f"class {name}" if name.isdigit() else name
 
 
 def recall_of(members: Array, above: Array, certainty: float) -> Interval:
@@ -165,21 +192,105 @@ def recall_of(members: Array, above: Array, certainty: float) -> Interval:
     return Interval(share, max(0.0, share - width), min(1.0, share + width))
 
 
-def _approved(
-    draw: Draw, conf: Array, wrong: Array, max_error: float, risk: float, promise: Promise
-) -> tuple[Array, float | None, Plan | None]:
-    """Approved nodes, their threshold, and what more labels would do."""
+def _approved(draw: Draw, conf: Array, wrong: Array, promise: Promise) -> tuple[Array, float | None, Plan | None]:
+    """Approved nodes (N,), their threshold, and the effect of more labels."""
     held = draw.held.numpy()
     certify, population, candidates = draw.certify.numpy(), draw.population.numpy(), draw.open.numpy() & ~held
-    if promise == "average":  # held nodes are never approved, so their labels say nothing about approved ones
-        approved = select_on_average(conf, wrong, certify & ~held, candidates, max_error)
+    if promise.kind == "average":  # held nodes are never approved, so their labels say nothing about approved ones
+        approved = select_on_average(conf, wrong, certify & ~held, candidates, promise.max_error)
         return approved, float(conf[approved].min()) if approved.any() else None, None
+    future = promise.kind == "future"
     sets = nested_sets(conf, wrong, certify, population, draw.strata, held)
-    last = certified_set(sets, max_error, risk, promise == "future")
+    last = certified_set(sets, promise.max_error, promise.risk, future)
     threshold = None if last is None else float(sets.threshold[last])
     approved = np.zeros(len(conf), bool) if threshold is None else candidates & (conf >= threshold)
-    if not approved.any():
-        approved, threshold = np.zeros(len(conf), bool), None
-    open_nodes = int(draw.open.sum())
-    plan = plan_labels(sets, int(certify.sum()), open_nodes, int(approved.sum()), max_error, risk, promise == "future")
-    return approved, threshold, plan
+    count, nodes = int(approved.sum()), int(draw.open.sum())
+    plan = plan_labels(sets, int(certify.sum()), nodes, count, promise.max_error, promise.risk, future)
+    return approved, threshold if count else None, plan
+
+
+def decide_model(
+    out: Outputs,
+    truth: Calibration | Recipe,
+    promise: Promise,
+    certify: Any,
+    pool: Any,
+    held: Any,
+    fitted: Any,
+    cross_fit: bool,
+    seed: int,
+    make_draw: MakeDraw,
+) -> Decision:
+    """Decide on the nodes of a trained model with a fitted calibration, or with a recipe that is fitted here."""
+    nodes = out.num_nodes
+    share = certify if isinstance(certify, float) else None
+    certify = None if share is not None else check_mask(certify, nodes, "certify")
+    outside = [
+        None if m is None else check_mask(m, nodes, k, may_be_empty=True) for k, m in (("pool", pool), ("held", held))
+    ]
+    train, val = mask_of(out, "train_mask"), mask_of(out, "val_mask")
+    decide_with = partial(_decide_with, out, make_draw, *outside)
+    if isinstance(truth, nn.Module):
+        from graphcal.study import apply
+
+        if share is not None:
+            raise ValueError(
+                f"certify={share} splits the validation nodes, but this calibration was fitted already: give the recipe, "
+                "decide(out, recipe, certify=0.5), or a mask of nodes it was not fitted on"
+            )
+        used = train | (val if fitted is None else check_mask(fitted, nodes, "fitted", may_be_empty=True))
+        check_apart(certify, used)
+        return decide_with(truth, apply(truth, out, 0.0).log_probs, certify, used, promise)
+
+    def fit_and_decide(part: Tensor, rest: Tensor, terms: Promise) -> Decision:
+        from graphcal.study import Study
+
+        graph = copy(out.graph)
+        graph.val_mask = rest  # the study hides every label but those of training and validation nodes
+        run = Study.of([replace(out, graph=graph)], {"recipe": truth}, on=rest).fitted["recipe"][0]
+        return decide_with(run.calibration, run.log_probs, part, train | rest, terms)
+
+    if cross_fit and promise.kind == "average":
+        raise ValueError(
+            "cross_fit keeps the larger of two results, which breaks a promise on average: leave cross_fit out, or promise the "
+            "pool"
+        )
+    if share is None:
+        if cross_fit:
+            raise ValueError("cross_fit splits the validation nodes itself: give certify as a share, for example 0.5")
+        check_apart(certify, train)
+        return fit_and_decide(certify, val & ~certify, promise)
+    part, rest = random_split(val, share, torch.Generator().manual_seed(seed))
+    if not cross_fit:
+        return fit_and_decide(part, rest, promise)
+    half = replace(promise, certainty=(1 + promise.certainty) / 2)
+    both = [fit_and_decide(a, b, half) for a, b in ((part, rest), (rest, part))]
+    return replace(max(both, key=lambda d: d.num_approved), promise=promise)
+
+
+def _decide_with(
+    out: Outputs,
+    make_draw: MakeDraw,
+    pool: Tensor | None,
+    held: Tensor | None,
+    calibration: Calibration,
+    log_probs: Tensor,
+    certify: Tensor,
+    used: Tensor,
+    promise: Promise,
+) -> Decision:
+    """Decide on nodes that were not ``used``; nodes whose kept prediction has a low confidence are held."""
+    from graphcal.graphs import structure
+
+    held_nodes = getattr(calibration, "held", None)
+    if callable(held_nodes) and getattr(calibration, "predictions", "keep") == "keep":
+        held = held_nodes(out) if held is None else held | held_nodes(out)
+    pool = ~used if pool is None else pool & ~used
+    degree = None if out.graph.get("edge_index") is None else structure(out.graph).degree.cpu().numpy()
+    draw = make_draw(log_probs, out.graph.y, certify, pool | certify, used, held, degree=degree)
+    return approve_draw(draw, promise)
+
+
+def mask_of(out: Outputs, name: str) -> Tensor:
+    mask = out.graph.get(name)
+    return torch.zeros(out.num_nodes, dtype=torch.bool) if mask is None else mask

@@ -6,6 +6,15 @@ holds E <= U with certainty 1 - δ. The only randomness is the draw: graph, mode
 
 Future nodes.  The k nodes are independent draws from a source in which a share ρ is wrong (Clopper & Pearson 1934):
     ρ <= Beta⁻¹(1 - δ; e + 1, k - e)   with certainty 1 - δ.
+
+Sequential test.  "At most a share r is wrong" against labels that come one by one; it may be looked at after every label
+(anytime-valid). With x_t = 1 for an error, the e-value after n labels averages likelihood ratios over alternatives q > r,
+    E_n = ∫_r^1 Π_t (q / r)^{x_t} ((1 - q) / (1 - r))^{1 - x_t} dq / (1 - r).
+For independent labels and a promise that holds, E is a non-negative supermartingale of mean at most 1, so by Ville's inequality
+it ever reaches 1/α with probability at most α (Ramdas et al. 2023, arXiv:2210.01948). With k errors in n labels
+    E_n = B(k+1, n-k+1) (1 - I_r(k+1, n-k+1)) / ((1 - r) r^k (1 - r)^{n-k}),          I the regularised incomplete beta function.
+Labels must be a random draw of the approved nodes, in any order. Drawn without replacement from a finite set they are not
+independent; by simulation the test then refutes a true promise less often still.
 """
 
 from __future__ import annotations
@@ -15,8 +24,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
-from scipy.stats import beta, binom
+from scipy.special import bdtr, betainc, betaincinv, betaln, gammaln
 
 Array = NDArray[Any]
 TINY = 1e-12  # slack for sums of logarithms
@@ -33,15 +41,15 @@ def log_choose(n: Array, k: Array) -> Array:
 def hypergeometric_cdf(e: Array, K: Array, E: Array, k: Array) -> Array:
     """P(at most e wrong among k drawn from K nodes of which E are wrong), elementwise."""
     e, K, E, k = np.broadcast_arrays(*(np.asarray(v, dtype=np.int64) for v in (e, K, E, k)))
-    found = np.ones(e.shape)
+    cdf = np.ones(e.shape)
     most = np.minimum(E, k)
     open_ = e < most  # elsewhere it is certain
     i = np.arange(int(e[open_].max()) + 1 if open_.any() else 1)  # (I,)
     e, K, E, k = (v[open_][:, None] for v in (e, K, E, k))
     with np.errstate(under="ignore"):
         terms = np.exp(log_choose(E, i) + log_choose(K - E, k - i) - log_choose(K, k))  # (n, I)
-    found[open_] = np.where(i <= e, terms, 0.0).sum(axis=1)
-    return np.minimum(found, 1.0)
+    cdf[open_] = np.where(i <= e, terms, 0.0).sum(axis=1)
+    return np.minimum(cdf, 1.0)
 
 
 def most_errors(e: Array, K: Array, k: Array, risk: float) -> Array:
@@ -66,8 +74,8 @@ def error_count_interval(e: int, K: int, k: int, certainty: float) -> tuple[int,
 def share_interval(hits: int, trials: int, certainty: float) -> tuple[float, float]:
     """Clopper and Pearson's two-sided interval of a share."""
     risk = (1 - certainty) / 2
-    low = 0.0 if hits == 0 else float(beta.ppf(risk, hits, trials - hits + 1))
-    high = 1.0 if hits == trials else float(beta.ppf(1 - risk, hits + 1, trials - hits))
+    low = 0.0 if hits == 0 else float(betaincinv(hits, trials - hits + 1, risk))
+    high = 1.0 if hits == trials else float(betaincinv(hits + 1, trials - hits, 1 - risk))
     return low, high
 
 
@@ -81,15 +89,15 @@ def realised_certified(e: Array, K: Array, k: Array, max_error: float, risk: flo
     possible = K - (k - e) >= E  # else even all of the others being wrong is allowed
     hopeless = e * K >= E * k  # more errors seen than such a set would show on average: not evidence against it
     test = possible & ~hopeless & (k > 0)
-    found = ~possible
+    certified = ~possible
     if test.any():
-        found[test] = hypergeometric_cdf(e[test], K[test], E[test], k[test]) <= risk + TINY
-    return np.asarray(found & (k < K))
+        certified[test] = hypergeometric_cdf(e[test], K[test], E[test], k[test]) <= risk + TINY
+    return np.asarray(certified & (k < K))
 
 
 def future_certified(e: Array, k: Array, max_error: float, risk: float) -> Array:
     """Is Clopper and Pearson's bound at most r?  The same as P(Binomial(k, r) <= e) <= risk."""
-    return np.asarray(binom.cdf(e, np.maximum(k, 1), max_error) <= risk + TINY) & (k > 0)
+    return np.asarray(bdtr(e.astype(float), np.maximum(k, 1), max_error) <= risk + TINY) & (k > 0)
 
 
 def labels_needed(max_error: float, certainty: float) -> int:
@@ -99,3 +107,18 @@ def labels_needed(max_error: float, certainty: float) -> int:
     (59, 149, 299)
     """
     return math.ceil(math.log(1 - certainty) / math.log(1 - max_error) - 1e-9)
+
+
+def log_e_value(wrong: Array, max_error: float) -> Array:
+    """log E_n after each of the labels (n,), in the order they came."""
+    k, n = np.cumsum(wrong.astype(np.int64)), np.arange(1, len(wrong) + 1)
+    tail = betainc(n - k + 1.0, k + 1.0, 1 - max_error)  # 1 - I_r(k+1, n-k+1)
+    with np.errstate(divide="ignore"):
+        mixed = betaln(k + 1.0, n - k + 1.0) + np.log(tail)
+    return np.asarray(mixed - np.log1p(-max_error) - k * np.log(max_error) - (n - k) * np.log1p(-max_error))
+
+
+def labels_until_refuted(wrong: Array, max_error: float, alpha: float) -> int | None:
+    """Number of labels after which the promise is refuted at level ``alpha``; None when it is not."""
+    reached = np.flatnonzero(log_e_value(wrong, max_error) >= -np.log(alpha))
+    return int(reached[0]) + 1 if len(reached) else None

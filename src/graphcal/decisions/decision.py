@@ -1,19 +1,83 @@
-"""A decision as a value: which nodes may be acted on alone, which need a person, and what is promised about that, in words."""
+"""A promise and the decision that keeps it: values that save, load and apply to new rows.
+
+decision = gc.decide(log_probs, y, certify=mask, max_error=0.05, random_draw=True)
+decision.save("decision.json")
+Decision.load("decision.json").apply(new_log_probs)        # (N,) bool
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor
 
-Promise = Literal["pool", "future", "average"]
+from graphcal.files import reading, write_atomically
+from graphcal.metrics.bins import confidence
+from graphcal.metrics.inputs import check_log_probs
+from graphcal.text import plural, summary_html, summary_text
 
-NOT_RANDOM = (
-    "nobody has stated that the certification nodes were drawn at random; investigated cases and splits in file order "
-    "are not"
-)
+Kind = Literal["pool", "future", "average"]
+SCHEMA = 1  # of decision.json
+
+NOT_RANDOM = "nobody has stated that the labels are a random draw; investigated cases and splits in file order are not"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What is promised about the approved nodes.
+
+    Parameters
+    ----------
+    max_error : float
+        Largest share of wrong nodes among the approved ones.
+    certainty : float
+        Probability, over draws of the certification nodes, with which the promise holds.
+    kind : "pool", "future" or "average"
+        Realised errors of this pool, errors of future nodes of the same source, or errors on average over draws.
+    random_draw : bool
+        Whether the user states that the certification nodes were drawn at random. Without it there is no guarantee.
+    positive : int or str, optional
+        Class to select with precision ``1 - max_error``, by number or name. Without it every class is decided by confidence.
+    stratified : bool
+        Whether the certification nodes were drawn at random within strata.
+    """
+
+    max_error: float = 0.05
+    certainty: float = 0.95
+    kind: Kind = "pool"
+    random_draw: bool = False
+    positive: int | str | None = None
+    stratified: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.max_error < 1 or not 0.5 <= self.certainty < 1:
+            raise ValueError(
+                f"max_error must lie between 0 and 1 and certainty in 0.5..1, got {self.max_error} and {self.certainty}; "
+                "0.05 means 5 %"
+            )
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"promise must be one of {', '.join(get_args(Kind))}, got {self.kind!r}")
+        if self.kind == "average" and self.stratified:
+            raise ValueError(
+                "the promise on average needs one simple random draw: leave strata out, or promise the pool"
+            )
+
+    @property
+    def risk(self) -> float:
+        """Probability δ with which the promise may fail."""
+        return 1 - self.certainty
+
+    @property
+    def certainty_text(self) -> str:
+        if self.kind == "average":
+            return "on average over draws, not in every single one"
+        future = " for this and for future nodes of the same source" if self.kind == "future" else ""
+        return f"{100 * self.certainty:g} % certain{future}"
 
 
 @dataclass(frozen=True)
@@ -25,7 +89,7 @@ class Interval:
     high: float
 
     def to_dict(self) -> dict[str, float]:
-        return {"value": self.value, "low": self.low, "high": self.high}
+        return asdict(self)
 
     def text(self) -> str:
         return f"{100 * self.value:.0f} % ({100 * self.low:.0f} to {100 * self.high:.0f})"
@@ -33,7 +97,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Plan:
-    """What more labels, drawn at random, would do: an estimate from the error rates seen so far."""
+    """Estimated effect of more labels, drawn at random, by the error rates seen so far."""
 
     labels: int  # more of them
     nodes: int  # decided then
@@ -41,7 +105,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class ClassOutcome:
-    """What a decision means for the members of one class, by their probabilities."""
+    """Expected effect of a decision on the members of one class, by their probabilities."""
 
     name: str
     decided: int  # nodes decided as this class
@@ -57,59 +121,68 @@ class ClassOutcome:
     @property
     def text(self) -> str:
         lost = f" ({100 * self.missed / self.expected:.0f} % of all)" if self.expected > 0 else ""
+        are = "is" if round(self.missed) == 1 else "are"
         return (
-            f"{self.name}: {self.decided:,} nodes are decided as it; of about {self.expected:,.0f} members "
-            f"{self.missed:,.0f}{lost} are decided as something else"
+            f"{self.name}: {self.decided:,} decided as it; of about {self.expected:,.0f} members "
+            f"{self.missed:,.0f}{lost} {are} decided as something else"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Which nodes may be decided automatically, and the promise that goes with it.
+    """Nodes that can be decided automatically, and the promise about them.
 
     ``errors_at_most`` is a number of nodes: with ``certainty`` at most so many of the approved nodes are wrong. With the
-    promise "average" it is what holds on average over draws, with "future" the share ``max_error`` is promised of nodes yet
-    to come. Certification nodes are neither approved nor sent to a person: their labels are known.
+    promise "average" it holds on average over draws, with "future" the share ``max_error`` is promised of nodes yet to come.
+    Certification nodes are neither approved nor sent to a person: their labels are known.
 
     >>> import torch, graphcal as gc
     >>> probs = torch.rand(2000, generator=torch.Generator().manual_seed(0)) / 2 + 0.5
-    >>> y = (torch.rand(2000, generator=torch.Generator().manual_seed(1)) > probs).long()  # honest: class 0 with that chance
+    >>> y = (torch.rand(2000, generator=torch.Generator().manual_seed(1)) > probs).long()  # class 0 with that probability
     >>> log_probs, certify = torch.stack([probs, 1 - probs], 1).log(), torch.arange(2000) < 500
     >>> decision = gc.decide(log_probs, y, certify=certify, max_error=0.2, random_draw=True)
     >>> decision.nodes, int(decision.approved.sum()) == decision.num_approved, decision.guaranteed
     (1500, True, True)
     >>> decision.errors_at_most == int(0.2 * decision.num_approved), 0 < decision.coverage < 1
     (True, True)
-    >>> decision.sentence.partition(" nodes ")[2][:59], decision.to_dict()["labels"]
-    ('can be decided automatically with at most 20 % errors, 95 %', 500)
+    >>> bool((decision.apply(log_probs)[~certify] == decision.approved[~certify]).all())
+    True
     """
 
-    approved: Tensor = field(repr=False)  # (N,) bool
-    review: Tensor = field(repr=False)  # (N,) bool: unlabelled nodes of the pool that need a person
-    threshold: float | None  # smallest confidence that is approved; None when no node is
-    max_error: float
-    certainty: float
     promise: Promise
-    random_draw: bool
+    threshold: float | None  # smallest confidence that is approved; None when no node is
+    approved: Tensor = field(repr=False)  # (N,) bool; empty in a loaded decision
+    review: Tensor = field(
+        repr=False
+    )  # (N,) bool: unlabelled nodes of the pool that need a person; empty in a loaded one
+    num_approved: int
+    num_review: int
     labels: int  # certification nodes
     labelled_above: int  # of them at or above the threshold
     errors_seen: int  # wrong ones among those
+    num_classes: int
+    positive: int | None = None  # number of the class that was selected, where one was named
+    positive_name: str | None = None
     plan: Plan | None = None
-    positive: str | None = None  # the class that was selected, where one was named
-    recall: Interval | None = None  # share of that class that is approved
+    recall: Interval | None = None  # share of the selected class that is approved
     classes: tuple[ClassOutcome, ...] = ()  # for two classes, or rare ones: what is decided and missed
     warnings: tuple[str, ...] = ()  # read these before acting
     backtest: bool = False  # the nodes "to decide" have labels already
+    held: bool = False  # whether some nodes were excluded from approval
+    unit: str = "node"  # or "row", for a table
+
+    @property
+    def max_error(self) -> float:
+        return self.promise.max_error
+
+    @property
+    def certainty(self) -> float:
+        return self.promise.certainty
 
     @property
     def nodes(self) -> int:
-        """Nodes that were to be decided."""
-        return self.num_approved + int(self.review.sum())
-
-    @property
-    def num_approved(self) -> int:
-        """Nodes that may be decided alone."""
-        return int(self.approved.sum())
+        """Number of nodes to decide."""
+        return self.num_approved + self.num_review
 
     @property
     def coverage(self) -> float:
@@ -118,85 +191,199 @@ class Decision:
 
     @property
     def errors_at_most(self) -> int:
-        """So many approved nodes may be wrong, and with the stated certainty no more are."""
+        """Largest number of approved nodes that may be wrong under the promise."""
         return int(self.max_error * self.num_approved + 1e-9)
 
     @property
     def guaranteed(self) -> bool:
         """Whether the user stated a random draw, the data do not contradict it, and there are nodes yet to decide."""
-        return self.random_draw and not self.backtest
+        return self.promise.random_draw and not self.backtest
+
+    def apply(self, log_probs: Tensor, held: Tensor | None = None) -> Tensor:
+        """Approve new rows (N, C) at the threshold of this decision; return a boolean mask (N,).
+
+        The promise covers rows outside the pool only if it was made for "future" nodes and they come from the same source. Give
+        ``held`` (N,), the rows that must not be approved, where the decision was made with such rows.
+        """
+        check_log_probs(log_probs)
+        if log_probs.shape[1] != self.num_classes:
+            raise ValueError(f"Expected log-probabilities with {self.num_classes} classes, got {log_probs.shape[1]}.")
+        if self.held and held is None:
+            raise ValueError("This decision excluded some rows from approval. Pass `held`, the mask of such rows.")
+        if self.threshold is None:
+            return torch.zeros(len(log_probs), dtype=torch.bool)
+        approved = self.score(log_probs) >= self.threshold
+        return approved if held is None else approved & ~held
+
+    def score(self, log_probs: Tensor) -> Tensor:
+        """The score (N,) that is compared with the threshold: confidence, or the probability of the selected class."""
+        return score_of(log_probs, self.positive)
+
+    def wrong(self, log_probs: Tensor, y: Tensor) -> Tensor:
+        """Whether approving each row (N,) would be an error, given its label."""
+        return (log_probs.argmax(dim=1) if self.positive is None else self.positive) != y
 
     @property
     def sentence(self) -> str:
         """The decision in words, promise and assumption included."""
-        parts = [self._decided(), self._left()]
-        if self.plan is not None:
-            verb = "raise" if self.num_approved else "decide"
-            now = f"{self.num_approved:,} to " if self.num_approved else ""
-            parts.append(f"{self.plan.labels:,} more random labels would {verb} {now}about {self.plan.nodes:,}")
+        parts = [self._decided(), self._left(), self._more()]
         return f"{'; '.join(part for part in parts if part)}. {self._standing()}".rstrip()
 
     def _decided(self) -> str:
-        share, sure = f"{100 * self.max_error:g} %", f"{100 * self.certainty:g} % certain"
-        if self.promise == "average":
-            sure = "on average over draws, not in every single one"
-        elif self.promise == "future":
-            sure += " for this and for future nodes of the same source"
+        share, sure = f"{100 * self.max_error:g} %", self.promise.certainty_text
         if self.num_approved == 0:
-            what = (
-                "No node can be decided automatically"
-                if self.positive is None
-                else f"No node can be taken as {self.positive}"
-            )
-            return f"{what} with at most {share} errors, {sure}"
-        count = f"{self.num_approved:,} of {self.nodes:,} nodes"
+            what = "decided automatically" if self.positive is None else f"taken as {self.positive_name}"
+            return f"No {self.unit} can be {what} with at most {share} errors, {sure}"
+        count = f"{self.num_approved:,} of {plural(self.nodes, self.unit)}"
         if self.positive is None:
             return f"{count} can be decided automatically with at most {share} errors, {sure}"
-        found = f"; that finds {self.recall.text()} of the class" if self.recall is not None else ""
+        members = f"; that finds {self.recall.text()} of the class" if self.recall is not None else ""
         precision = f"{100 * (1 - self.max_error):g} %"
-        return f"{count} can be taken as {self.positive} with a precision of at least {precision}, {sure}{found}"
+        return f"{count} can be taken as {self.positive_name} with a precision of at least {precision}, {sure}{members}"
 
     def _left(self) -> str:
         if self.positive is not None:
             return ""
-        rest = int(self.review.sum())
-        return f"{rest:,} need a person" if rest else "none needs a person"
+        rest = self.num_review
+        return f"{rest:,} {'needs' if rest == 1 else 'need'} a person" if rest else "none needs a person"
+
+    def _more(self) -> str:
+        if self.plan is None:
+            return ""
+        effect = f"raise {self.num_approved:,} to about" if self.num_approved else "decide about"
+        return f"{self.plan.labels:,} more random labels would {effect} {self.plan.nodes:,}"
 
     def _standing(self) -> str:
         if self.guaranteed and self.num_approved == 0:
             return ""
         if self.guaranteed:
             return (
-                f"This is a guarantee for the {self.nodes:,} nodes to decide, if the {self.labels:,} labelled nodes were drawn "
-                "at random, as you stated."
+                f"This is a guarantee for the {plural(self.nodes, self.unit)} to decide, if the {self.labels:,} labelled ones "
+                "were drawn at random, as you stated."
             )
         if self.backtest:
-            return "This is a backtest: these nodes have labels already."
+            return f"This is a backtest: these {self.unit}s have labels already."
         return f"This is an estimate: {NOT_RANDOM}."
 
+    @property
+    def summary(self) -> list[tuple[str, str]]:
+        """Headings and texts, the most useful first, for a terminal or a notebook."""
+        share, what = f"at most {100 * self.max_error:g} % errors", "decided automatically"
+        if self.positive is not None:
+            share, what = f"precision at least {100 * (1 - self.max_error):g} %", f"taken as {self.positive_name}"
+        count = f"{self.num_approved:,} of {plural(self.nodes, self.unit)} ({100 * self.coverage:.0f} %)"
+        above = "" if self.threshold is None else f", from a score of {self.threshold:.3g}"
+        seen = f"{plural(self.errors_seen, 'error')} in the {plural(self.labelled_above, 'label')} above the threshold"
+        rows = [
+            ("Without review", f"{count} can be {what}{above}"),
+            *(("Warning", line) for line in self.warnings),
+            ("Promise", f"{share}, {self.promise.certainty_text}"),
+            ("Evidence", f"{plural(self.labels, 'label')}" + (f"; {seen}" if self.num_approved else "")),
+            ("Review", f"{plural(self.num_review, self.unit)} left for a person"),
+        ]
+        if self.recall is not None and self.num_approved:
+            rows.append(("Recall", f"{self.recall.text()} of {self.positive_name}"))
+        for row in self.classes:
+            missed = f"{row.missed:,.0f} of about {row.expected:,.0f} members decided as another class"
+            rows.append((row.name[:1].upper() + row.name[1:], f"{row.decided:,} decided as it; {missed}"))
+        if self.plan is not None:
+            rows.append(("More labels", self._more()))
+        if self.guaranteed:
+            standing = f"guarantee, if the {plural(self.labels, 'label')} are a random sample, as you stated"
+        elif self.backtest:
+            standing = f"backtest: these {self.unit}s have labels already"
+        else:
+            standing = "estimate: nobody stated that the labels are a random sample (random_draw)"
+        return [*rows, ("Standing", standing)]
+
+    def __str__(self) -> str:
+        return summary_text(self.summary)
+
+    def _repr_html_(self) -> str:
+        return summary_html(self.summary)
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers for JSON; node lists are in ``approved`` and ``review``."""
+        """Plain values for JSON; node lists are in ``approved`` and ``review``."""
         return {
+            "schema": SCHEMA,
             "sentence": self.sentence,
             "guarantee": self.guaranteed,
-            "promise": self.promise,
-            "max_error": self.max_error,
-            "certainty": self.certainty,
-            "nodes": self.nodes,
-            "approved": self.num_approved,
-            "review": int(self.review.sum()),
-            "coverage": self.coverage,
+            "promise": asdict(self.promise),
             "threshold": self.threshold,
+            "approved": self.num_approved,
+            "review": self.num_review,
+            "nodes": self.nodes,
+            "coverage": self.coverage,
             "errors_at_most": self.errors_at_most,
             "labels": self.labels,
             "labelled_above": self.labelled_above,
             "errors_seen": self.errors_seen,
-            "plan": None if self.plan is None else {"labels": self.plan.labels, "nodes": self.plan.nodes},
+            "num_classes": self.num_classes,
             "positive": self.positive,
-            "recall": None if self.recall is None else self.recall.to_dict(),
+            "positive_name": self.positive_name,
+            "plan": None if self.plan is None else asdict(self.plan),
+            "recall": None if self.recall is None else asdict(self.recall),
             "classes": [asdict(row) for row in self.classes],
             "warnings": list(self.warnings),
+            "backtest": self.backtest,
+            "held": self.held,
+            "unit": self.unit,
         }
 
-    def _repr_html_(self) -> str:
-        return f"<p>{escape(self.sentence)}</p>"
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Decision:
+        """Restore a decision from `to_dict`, without its masks."""
+        if record.get("schema") != SCHEMA:
+            raise ValueError(f"Expected a decision of schema {SCHEMA}, got {record.get('schema')!r}.")
+        empty, plan, recall = torch.zeros(0, dtype=torch.bool), record["plan"], record["recall"]
+        plain = ("labels", "labelled_above", "errors_seen", "num_classes", "positive", "positive_name")
+        return cls(
+            promise=Promise(**record["promise"]),
+            threshold=record["threshold"],
+            approved=empty,
+            review=empty,
+            num_approved=record["approved"],
+            num_review=record["review"],
+            plan=None if plan is None else Plan(**plan),
+            recall=None if recall is None else Interval(**recall),
+            classes=tuple(ClassOutcome(**row) for row in record["classes"]),
+            warnings=tuple(record["warnings"]),
+            **{key: record[key] for key in (*plain, "backtest", "held", "unit")},
+        )
+
+    def save(self, path: str | Path) -> Path:
+        """Write the decision as JSON."""
+        return write_atomically(path, json.dumps(self.to_dict(), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Decision:
+        """Read a decision that `save` or ``graphcal decide`` wrote."""
+        with reading(path, "a decision, as graphcal decide writes it"):
+            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+
+
+def score_of(log_probs: Tensor, positive: int | None) -> Tensor:
+    """The score (N,) by which nodes are approved: confidence, or the probability of the class ``positive``."""
+    if positive is None:
+        return confidence(log_probs)[0]
+    return log_probs[:, positive].double().exp().clamp(max=1)
+
+
+def class_number(positive: int | str | None, num_classes: int, names: Sequence[str] | None) -> int | None:
+    """Number of the class that is named by number or name."""
+    if positive is None:
+        return None
+    classes = [str(k) for k in range(num_classes)] if names is None else list(names)
+    if isinstance(positive, str):
+        if positive not in classes:
+            raise ValueError(f"unknown class {positive!r}; the classes are {', '.join(classes)}")
+        return classes.index(positive)
+    if not 0 <= positive < num_classes:
+        raise ValueError(f"unknown class {positive}; the classes are 0..{num_classes - 1}")
+    return positive
+
+
+def class_name(target: int, names: Sequence[str] | None) -> str:
+    """Name of a class in a sentence."""
+    name = str(target) if names is None else str(names[target])
+    return f"class {name}" if name.isdigit() else name

@@ -1,7 +1,7 @@
-"""The draw behind a promise: nodes whose labels certify, the population they were drawn from, and nodes that fitted something.
+"""Check the draw behind a promise: nodes whose labels certify, the population they were drawn from, nodes that fitted something.
 
-`check_draw` reads masks in any form, keeps the three groups apart (one label, one job), and compares the certification nodes
-with the rest of the population: labels that were visibly not drawn as stated carry no promise.
+`check_draw` reads masks in any form, keeps the three groups apart, and compares the certification nodes with the rest of the
+population. Labels that were visibly not drawn as stated carry no promise.
 """
 
 from __future__ import annotations
@@ -16,15 +16,9 @@ from torch import Tensor
 
 from graphcal.checks import check_mask
 from graphcal.decisions.bounds import Array, labels_needed
+from graphcal.decisions.decision import Promise, score_of
 from graphcal.metrics.inputs import check_log_probs
 from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
-
-
-def check_promise(max_error: float, certainty: float) -> None:
-    if not 0 < max_error < 1 or not 0.5 <= certainty < 1:
-        raise ValueError(
-            f"max_error must lie between 0 and 1 and certainty in 0.5..1, got {max_error} and {certainty}; 0.05 means 5 %"
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +31,17 @@ class Draw:
     population: Tensor  # (N,) bool: the certification nodes and the nodes to decide
     held: Tensor  # (N,) bool: never approved
     strata: Array | None = None  # (N,) the certification nodes were drawn within each
+    names: tuple[str, ...] | None = None  # of the classes
 
     @property
     def open(self) -> Tensor:
         """Nodes to decide (N,)."""
         return self.population & ~self.certify
+
+    def scores(self, target: int | None) -> tuple[Array, Array]:
+        """The score (N,) that orders the nodes, and which are wrong: the prediction, or the claim "is of class ``target``"."""
+        claim = self.log_probs.argmax(dim=1) if target is None else target
+        return score_of(self.log_probs, target).numpy(), (self.y != claim).numpy()
 
 
 class NotARandomDraw(ValueError):
@@ -92,16 +92,18 @@ def check_draw(
         )
     check_certify_labels(y, certify, log_probs.shape[1])
     groups = None if strata is None else _strata(strata, N)
-    draw = Draw(log_probs, y, certify, inside | certify, _mask(held, N, "held"), groups)
+    draw = Draw(
+        log_probs, y, certify, inside | certify, _mask(held, N, "held"), groups, None if names is None else tuple(names)
+    )
     if not drawn_here:
-        check_random(draw, time, degree, names)
+        check_random(draw, time, degree)
     return draw
 
 
-def check_random(draw: Draw, time: Any = None, degree: Any = None, names: Sequence[str] | None = None) -> None:
+def check_random(draw: Draw, time: Any = None, degree: Any = None) -> None:
     """Refuse certification nodes that differ from the nodes to decide by more than a random draw (in strata) allows."""
     labelled, others = draw.certify.numpy(), draw.open.numpy()
-    columns = prediction_covariates(draw.log_probs.double().numpy(), names, degree, time)
+    columns = prediction_covariates(draw.log_probs.double().numpy(), draw.names, degree, time)
     groups = None if draw.strata is None else (draw.strata[labelled], draw.strata[others])
     comparison = compare_rows(
         {name: column[labelled] for name, column in columns.items()},
@@ -142,13 +144,14 @@ def check_apart(certify: Tensor, fitted: Tensor) -> None:
         )
 
 
-def check_enough(certify: Tensor, max_error: float, certainty: float) -> None:
-    """Refuse fewer certification nodes than any certificate takes."""
-    have, need = int(certify.sum()), labels_needed(max_error, certainty)
-    if have < need:
+def check_enough(certify: Tensor, promise: Promise) -> None:
+    """Refuse fewer certification nodes than any certificate takes; a promise on average takes any number."""
+    have, need = int(certify.sum()), labels_needed(promise.max_error, promise.certainty)
+    if have < need and promise.kind != "average":
         raise ValueError(
-            f"{have} certification nodes cannot certify at most {100 * max_error:g} % errors with {100 * certainty:g} % "
-            f"certainty: that takes at least {need} of them without a single error (59 for 5 %, 299 for 1 %, at 95 %). "
+            f"{have} certification nodes cannot certify at most {100 * promise.max_error:g} % errors with "
+            f"{100 * promise.certainty:g} % certainty: that takes at least {need} of them "
+            "without a single error (59 for 5 %, 299 for 1 %, at 95 %). "
             f"Label {need - have} more nodes drawn at random, or allow more errors"
         )
 
@@ -158,8 +161,8 @@ def check_certify_labels(y: Tensor, certify: Tensor, num_classes: int) -> None:
     if not isinstance(y, Tensor) or y.is_floating_point() or y.dtype == torch.bool or y.shape != certify.shape:
         came = f"{tuple(y.shape)} of {y.dtype}" if isinstance(y, Tensor) else type(y).__name__
         raise ValueError(f"y must hold {len(certify)} integer class numbers (-1: no label); got {came}")
-    own = y[certify]
-    wrong = (own < 0) | (own >= num_classes)
+    labels = y[certify]
+    wrong = (labels < 0) | (labels >= num_classes)
     if wrong.any():
         node = int(certify.nonzero()[int(wrong.nonzero()[0])])
         raise ValueError(
@@ -173,7 +176,6 @@ def random_split(nodes: Tensor, share: float, generator: torch.Generator) -> tup
     if not 0 < share < 1:
         raise ValueError(f"certify as a share of the validation nodes must lie between 0 and 1, got {share}")
     ids = nodes.nonzero().flatten()
-    chosen = ids[torch.randperm(len(ids), generator=generator)[: max(1, round(share * len(ids)))]]
     part = torch.zeros_like(nodes)
-    part[chosen] = True
+    part[ids[torch.randperm(len(ids), generator=generator)[: max(1, round(share * len(ids)))]]] = True
     return part, nodes & ~part

@@ -1,36 +1,189 @@
-"""Everything that `graphcal decide` says of a table of predictions: the decision, the curve, looks, sets, and a row per node."""
+"""Everything `graphcal decide` reports about a table: the decision, the risk curve, the review queue, sets, a row per node.
+
+`backtest` makes the same decision on labelled test nodes: a random half, at most 500, certifies, the rest is decided and checked.
+Those nodes have labels already, so it is no guarantee.
+
+Review queue.  Without a named class the k least confident unlabelled nodes: they hold the most errors that confidence can point
+at. With one, the k nodes most probably of it. The cut is fixed without labels, so the intervals are exact for a random draw:
+    hits         Σ (1 - conf), or Σ p_c, over the k nodes; its interval from the labelled nodes beyond the same cut
+                 (hypergeometric, `bounds`). A sum outside that interval gives way to the estimate from the labels
+    precision    hits / k
+    recall       share of all errors (members of the class) that lie beyond the cut: Clopper & Pearson on the labelled ones
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.decisions.approval import approve_draw, class_number
-from graphcal.decisions.bounds import Array, error_count_interval
-from graphcal.decisions.budget import Looks, spend_on
-from graphcal.decisions.curves import RiskCurve, curve_of
-from graphcal.decisions.decision import Decision, Interval, Promise
+from graphcal.decisions.approval import approve_draw
+from graphcal.decisions.bounds import Array, error_count_interval, labels_needed, share_interval
+from graphcal.decisions.decision import NOT_RANDOM, Decision, Interval, Promise, class_name, class_number
 from graphcal.decisions.masks import Draw, check_draw, random_split
 from graphcal.decisions.sets import PredictionSets, sets_of
+from graphcal.decisions.thresholds import RiskCurve, curve_of
 from graphcal.files import atomic_file
+from graphcal.text import plural
+
+MOST_CERTIFYING = 500  # nodes that certify in a backtest
+
+
+@dataclass(frozen=True, eq=False)
+class ReviewQueue:
+    """Nodes for a person to review, most worthwhile first, and what to expect of them."""
+
+    nodes: Tensor = field(repr=False)  # (k,) node numbers
+    what: str  # "errors", or the name of the class
+    hits: Interval  # number of them among the k nodes
+    expected: float  # the same by the probabilities alone
+    recall: Interval | None  # share of all of them; None when no labelled node is one
+    certainty: float
+    random_draw: bool
+    unit: str = "node"  # or "row", for a table
+
+    @property
+    def precision(self) -> Interval:
+        k = len(self.nodes)
+        return Interval(self.hits.value / k, self.hits.low / k, self.hits.high / k)
+
+    @property
+    def text(self) -> str:
+        """Expected hits, without the assumption behind them."""
+        kind = "errors" if self.what == "errors" else f"{self.unit}s of {self.what}"
+        share = "" if self.recall is None else f", {self.recall.text()} of all there are"
+        text = (
+            f"Reviewing {plural(len(self.nodes), self.unit)} will find about {self.hits.value:,.0f} {kind} "
+            f"({self.hits.low:,.0f} to {self.hits.high:,.0f}, {100 * self.certainty:g} % interval){share}."
+        )
+        if not self.hits.low <= self.expected <= self.hits.high:
+            text += f" Their probabilities sum to {self.expected:,.0f}: check their calibration."
+        return text
+
+    @property
+    def sentence(self) -> str:
+        return self.text if self.random_draw else f"{self.text} The interval is an estimate: {NOT_RANDOM}."
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "sentence": self.sentence,
+            "nodes": len(self.nodes),
+            "what": self.what,
+            "hits": self.hits.to_dict(),
+            "expected": self.expected,
+            "precision": self.precision.to_dict(),
+            "recall": None if self.recall is None else self.recall.to_dict(),
+            "certainty": self.certainty,
+            "random_draw": self.random_draw,
+        }
+
+
+def review_queue(
+    log_probs: Tensor,
+    y: Tensor,
+    certify: Any,
+    budget: int,
+    pool: Any = None,
+    positive: int | str | None = None,
+    names: Sequence[str] | None = None,
+    certainty: float = 0.95,
+    random_draw: bool = False,
+    fitted: Any = None,
+    time: Any = None,
+) -> ReviewQueue:
+    """Choose the ``budget`` unlabelled nodes of the pool most worth a review; masks and ``time`` as in `graphcal.decide`.
+
+    >>> g = torch.Generator().manual_seed(0)
+    >>> conf = 1 - 0.5 * torch.rand(4000, generator=g) ** 3
+    >>> y = (torch.rand(4000, generator=g) > conf).long()
+    >>> log_probs = torch.stack([conf, 1 - conf], dim=1).log()
+    >>> queue = review_queue(log_probs, y, torch.arange(4000) < 500, budget=400, random_draw=True)
+    >>> print(queue.sentence)
+    Reviewing 400 nodes will find about 168 errors (103 to 211, 95 % interval), 45 % (32 to 60) of all there are.
+    """
+    draw = check_draw(log_probs, y, certify, pool, fitted, time=time, names=names)
+    return queue_of(draw, budget, Promise(certainty=certainty, random_draw=random_draw, positive=positive))
+
+
+def queue_of(draw: Draw, budget: int, promise: Promise) -> ReviewQueue:
+    """Choose nodes of a draw that was checked."""
+    target = class_number(promise.positive, draw.log_probs.shape[1], draw.names)
+    conf, wrong = draw.scores(target)
+    worth, hit = (1 - conf, wrong) if target is None else (conf, ~wrong)
+    drawn, candidates = draw.certify.numpy(), np.flatnonzero(draw.open.numpy())
+    if not 1 <= budget <= len(candidates):
+        raise ValueError(f"budget must lie in 1..{len(candidates)}, the unlabelled nodes of the pool; got {budget}")
+    nodes = candidates[np.argsort(-worth[candidates], kind="stable")[:budget]]
+    beyond = drawn & (worth >= worth[nodes[-1]])
+    seen, hits = int(beyond.sum()), int((beyond & hit).sum())
+    low, high = error_count_interval(hits, budget + seen, seen, promise.certainty)
+    low, high = low - hits, high - hits
+    members = int((drawn & hit).sum())
+    recall = None if members == 0 else Interval(hits / members, *share_interval(hits, members, promise.certainty))
+    expected = float(worth[nodes].sum())
+    by_labels = budget * hits / max(seen, 1)
+    value = expected if low <= expected <= high else min(max(by_labels, low), high)
+    return ReviewQueue(
+        nodes=torch.from_numpy(nodes),
+        what="errors" if target is None else class_name(target, draw.names),
+        hits=Interval(value, float(low), float(high)),
+        expected=expected,
+        recall=recall,
+        certainty=promise.certainty,
+        random_draw=promise.random_draw,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Backtest:
+    """A decision on nodes whose labels are known, and how it turned out."""
+
+    decision: Decision
+    curve: RiskCurve
+    errors: int  # wrong nodes among the decided ones
+    seed: int  # of the draw of the certification nodes
+
+    def to_dict(self) -> dict[str, Any]:
+        decision = {key: value for key, value in self.decision.to_dict().items() if key not in ("schema", "sentence")}
+        return {
+            **decision,
+            "errors": self.errors,
+            "seed": self.seed,
+            "next_target": self.curve.next_target(self.decision.max_error),
+            "curve": self.curve.to_dict(),
+        }
+
+
+def backtest(
+    log_probs: Tensor, y: Tensor, nodes: Tensor, promise: Promise | None = None, seed: int = 0
+) -> Backtest | None:
+    """Decide on the labelled ``nodes`` (N,) from a random part of them; None where they are too few to certify anything."""
+    promise, labelled = promise or Promise(), nodes & (y >= 0)
+    count = int(labelled.sum())
+    certify, _ = random_split(labelled, min(0.5, MOST_CERTIFYING / max(count, 1)), torch.Generator().manual_seed(seed))
+    if count < 2 or int(certify.sum()) < labels_needed(promise.max_error, promise.certainty):
+        return None
+    draw = check_draw(log_probs, y, certify, labelled, drawn_here=True)
+    decision = replace(approve_draw(draw, promise), backtest=True)
+    errors = int(decision.wrong(draw.log_probs, draw.y)[decision.approved].sum())
+    return Backtest(decision, curve_of(draw, promise.certainty), errors, seed)
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The parts of the answer."""
+    """A decision on the rows of a table, with all that `graphcal decide` reports."""
 
     log_probs: Tensor  # (N, C)
     used: Tensor  # (N,) rows that trained or fitted
     certify: Tensor  # (N,)
     decision: Decision
     curve: RiskCurve
-    looks: Looks | None
+    queue: ReviewQueue | None
     sets: PredictionSets | None
     members: Interval | None  # of a named class among the unlabelled nodes
     notes: tuple[str, ...]
@@ -43,10 +196,13 @@ class Outcome:
 
     @property
     def members_text(self) -> str:
-        """How many nodes are of the named class, by probabilities and by labels, and whether the two agree."""
+        """Number of nodes of the named class, by probabilities and by labels, and whether the two agree."""
         if self.members is None:
             return ""
-        m, what = self.members, f"of the {self.decision.nodes:,} nodes are of {self.decision.positive}"
+        m, what = (
+            self.members,
+            f"of the {plural(self.decision.nodes, self.decision.unit)} are of {self.decision.positive_name}",
+        )
         if m.low <= m.value <= m.high:
             return f"By their probabilities about {m.value:,.0f} {what}; the labels alone say {m.low:,.0f} to {m.high:,.0f}."
         return (
@@ -54,12 +210,28 @@ class Outcome:
             "calibration (graphcal check)."
         )
 
+    @property
+    def summary(self) -> list[tuple[str, str]]:
+        """Headings and texts for a terminal, the most useful first."""
+        decision, rows = self.decision, list(self.decision.summary)
+        target = self.curve.next_target(decision.max_error)
+        if not decision.num_approved and decision.positive is None and target is not None:
+            text = f"--max-error {target[0]:g} would decide {plural(target[1], 'row')}; choose a target before you see the labels"
+            rows.insert(1, ("Larger target", text))
+        if self.members is not None:
+            rows.append(("Class size", self.members_text))
+        if self.queue is not None:
+            rows.append(("Review queue", self.queue.text))
+        if self.sets is not None:
+            rows.append(("Sets", self.sets.sentence))
+        return rows
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "answer": self.answer,
             **self.decision.to_dict(),
             "curve": self.curve.to_dict(),
-            "budget": None if self.looks is None else self.looks.to_dict(),
+            "budget": None if self.queue is None else self.queue.to_dict(),
             "sets": None if self.sets is None else self.sets.to_dict(),
             "members": None if self.members is None else self.members.to_dict(),
         }
@@ -72,7 +244,7 @@ class Outcome:
         return words
 
     def write(self, path: str | Path, ids: Any, names: Sequence[str]) -> Path:
-        """A Parquet row per node: node, prediction, confidence, decision, and where asked for look (rank) and set."""
+        """Write a Parquet row per node: node, prediction, confidence, decision, and where wanted look (rank) and set."""
         import pyarrow as pa
         import pyarrow.parquet
 
@@ -83,9 +255,9 @@ class Outcome:
             "confidence": pa.array(top.double().exp().clamp(max=1).numpy()),
             "decision": pa.array(self.states().tolist()),
         }
-        if self.looks is not None:
+        if self.queue is not None:
             rank = np.zeros(len(top), np.int64)
-            rank[self.looks.nodes.numpy()] = np.arange(1, len(self.looks.nodes) + 1)
+            rank[self.queue.nodes.numpy()] = np.arange(1, len(self.queue.nodes) + 1)
             columns["look"] = pa.array(rank, mask=rank == 0)
         if self.sets is not None:
             member = self.sets.members.numpy()
@@ -100,21 +272,17 @@ class Outcome:
 def decide_rows(
     log_probs: Tensor,
     y: Tensor,
+    promise: Promise,
     used: Array | None = None,
     names: Sequence[str] | None = None,
-    max_error: float = 0.05,
-    certainty: float = 0.95,
-    promise: str = "pool",
-    positive: str | None = None,
     share: float = 1.0,
-    random_draw: bool = False,
     budget: int | None = None,
     coverage: float | None = None,
     seed: int = 0,
     time: Any = None,
     strata: Any = None,
 ) -> Outcome:
-    """Rows with a label (y >= 0) that were not ``used`` certify, or a random ``share`` of them; all others are decided.
+    """Decide on the rows of a table. Rows with a label (y >= 0) that were not ``used`` certify, or a random ``share`` of them.
 
     With every row labelled and a ``share``, the draw is made here: a backtest, not a statement about rows yet to be decided.
     """
@@ -134,11 +302,11 @@ def decide_rows(
             "and see what happens to the rest: --certify 0.5"
         )
     if fitted.any():
-        notes.append(f"{int(fitted.sum()):,} rows that trained or fitted the model neither certify nor are decided")
-    else:
         notes.append(
-            "taken for granted: no labelled row trained, stopped or calibrated the model; if some did, say --split"
+            f"{plural(int(fitted.sum()), 'row')} that trained or fitted the model: not decided, not certifying"
         )
+    else:
+        notes.append("assumed: no labelled row trained, stopped or calibrated the model; if some did, give --split")
     if strata is not None and (budget is not None or coverage is not None):
         raise ValueError(
             "budgets and prediction sets need one simple random draw, got strata: leave out --budget and --sets"
@@ -146,24 +314,22 @@ def decide_rows(
     draw = check_draw(
         log_probs, y, certify, ~fitted, fitted, strata=strata, time=time, names=names, drawn_here=complete
     )
-    decision = approve_draw(draw, max_error, certainty, random_draw, cast(Promise, promise), positive, names)
-    decision = replace(decision, backtest=complete)
-    notes += [f"warning: {line}" for line in decision.warnings]
+    promise = replace(promise, stratified=strata is not None)
     return Outcome(
         draw.log_probs,
         fitted,
         certify,
-        decision,
-        curve_of(draw, certainty),
-        None if budget is None else spend_on(draw, budget, positive, names, certainty, random_draw),
+        replace(approve_draw(draw, promise), backtest=complete, unit="row"),
+        curve_of(draw, promise.certainty),
+        None if budget is None else replace(queue_of(draw, budget, promise), unit="row"),
         None if coverage is None else sets_of(draw, coverage),
-        members_of(draw, class_number(positive, log_probs.shape[1], names), certainty),
+        members_of(draw, class_number(promise.positive, log_probs.shape[1], names), promise.certainty),
         tuple(notes),
     )
 
 
 def members_of(draw: Draw, target: int | None, certainty: float) -> Interval | None:
-    """How many unlabelled nodes are of a class: Σ p_c where probabilities are honest, the interval from the labels alone."""
+    """Number of unlabelled nodes of a class: Σ p_c by the probabilities, the interval from the labels alone."""
     if target is None:
         return None
     strata = torch.zeros(len(draw.y), dtype=torch.long) if draw.strata is None else torch.from_numpy(draw.strata)

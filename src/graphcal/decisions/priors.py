@@ -60,10 +60,10 @@ def undo_focal(log_probs: Tensor, gamma: float) -> Tensor:
 
 
 def _positive(values: Sequence[float] | Tensor, log_probs: Tensor, name: str) -> Tensor:
-    found = torch.as_tensor(values, dtype=log_probs.dtype)
-    if found.shape != (log_probs.shape[1],) or not bool((found > 0).all()):
-        raise ValueError(f"{name} must be {log_probs.shape[1]} positive numbers, one per class; got {found.tolist()}")
-    return found
+    numbers = torch.as_tensor(values, dtype=log_probs.dtype)
+    if numbers.shape != (log_probs.shape[1],) or not bool((numbers > 0).all()):
+        raise ValueError(f"{name} must be {log_probs.shape[1]} positive numbers, one per class; got {numbers.tolist()}")
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -175,8 +175,8 @@ def shift_p_value(new: Array, old: Array, label: Array, prior: Array, draws: int
     for _ in range(draws):
         target = old[rng.choice(len(old), size, p=weight)]
         rows = rng.integers(len(old), size=len(old))
-        known = np.bincount(label[rows], minlength=C) + 0.5
-        pi = em_prior(target, known / known.sum(), steps=60)
+        counts = np.bincount(label[rows], minlength=C) + 0.5
+        pi = em_prior(target, counts / counts.sum(), steps=60)
         larger += distance(target, old[rows], label[rows], pi) >= observed
     return (1 + larger) / (1 + draws)
 

@@ -17,15 +17,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from scipy.stats import beta
+from scipy.special import betaincinv
 from torch import Tensor
-from torch_geometric.data import Data
 
 from graphcal.decisions.masks import Draw, check_draw
-from graphcal.graphs import structure
+from graphcal.metrics.references import degrees
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 Score = Literal["thr", "aps", "daps"]
 
@@ -39,14 +41,16 @@ def scores(
         return 1 - probs
     if kind not in ("aps", "daps"):
         raise ValueError(f"unknown score {kind!r}; choose thr, aps or daps")
-    ordered, place = probs.sort(dim=1, descending=True)
-    before = (ordered.cumsum(dim=1) - ordered).gather(1, place.argsort(dim=1))  # mass of more probable classes
+    ordered, rank = probs.sort(dim=1, descending=True)
+    before = (ordered.cumsum(dim=1) - ordered).gather(1, rank.argsort(dim=1))  # mass of more probable classes
     u = torch.rand(len(probs), 1, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
     aps = before + u * probs
     if kind == "aps":
         return aps
     if graph is None or graph.get("edge_index") is None:
         raise ValueError("daps diffuses scores along edges: give the graph, or choose aps")
+    from graphcal.graphs import structure
+
     return (1 - diffusion) * aps + diffusion * structure(graph).neighbour_mean(aps)
 
 
@@ -73,12 +77,21 @@ class PredictionSets:
 
     def covered(self, y: Tensor, nodes: Tensor | None = None) -> float:
         """Share of nodes with a label whose set holds it."""
-        known = y >= 0 if nodes is None else (y >= 0) & nodes
-        return float(self.members[known].gather(1, y[known, None]).double().mean())
+        labelled = y >= 0 if nodes is None else (y >= 0) & nodes
+        return float(self.members[labelled].gather(1, y[labelled, None]).double().mean())
 
     def covered_by(self, y: Tensor, slices: Mapping[str, Tensor]) -> dict[str, float]:
         """Coverage per slice: masks (N,) by name."""
         return {name: self.covered(y, mask) for name, mask in slices.items()}
+
+    @property
+    def sentence(self) -> str:
+        sizes, (low, high) = self.sizes, (f"{100 * end:.1f}" for end in self.band)
+        return (
+            f"The true class is in the set with probability {100 * self.coverage:g} % over draws ({low} to {high} % for these "
+            f"labels, 90 % band). Sets hold {float(sizes.double().mean()):.2f} classes on average, "
+            f"{100 * float((sizes == 1).double().mean()):.0f} % hold one."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         sizes = self.sizes
@@ -115,7 +128,7 @@ def prediction_sets(
     >>> round(sets.covered(y), 2), round(sets.to_dict()["mean_size"], 1)
     (0.91, 2.2)
     """
-    degree = None if graph is None or graph.get("edge_index") is None else structure(graph).degree.cpu().numpy()
+    degree = None if graph is None or graph.get("edge_index") is None else degrees(graph)
     draw = check_draw(log_probs, y, certify, fitted=fitted, degree=degree)
     return sets_of(draw, coverage, score, by_class, graph, diffusion, seed)
 
@@ -134,13 +147,13 @@ def sets_of(
         raise ValueError(f"coverage must lie between 0 and 1, got {coverage}; 0.9 means 90 %")
     log_probs, y, certify = draw.log_probs, draw.y, draw.certify
     values = scores(log_probs, score, graph, diffusion, seed)  # (N, C)
-    own = values[certify].gather(1, y[certify, None])[:, 0]  # (n,)
+    truth = values[certify].gather(1, y[certify, None])[:, 0]  # (n,)
     if by_class:
-        quantiles = [conformal_quantile(own[y[certify] == c], coverage) for c in range(log_probs.shape[1])]
+        quantiles = [conformal_quantile(truth[y[certify] == c], coverage) for c in range(log_probs.shape[1])]
         limit = torch.tensor(quantiles, dtype=torch.double)
     else:
-        limit = torch.tensor(conformal_quantile(own, coverage), dtype=torch.double)
-    return PredictionSets(values <= limit, coverage, coverage_band(len(own), coverage), score, by_class, len(own))
+        limit = torch.tensor(conformal_quantile(truth, coverage), dtype=torch.double)
+    return PredictionSets(values <= limit, coverage, coverage_band(len(truth), coverage), score, by_class, len(truth))
 
 
 def coverage_band(labels: int, coverage: float, level: float = 0.9) -> tuple[float, float]:
@@ -148,5 +161,5 @@ def coverage_band(labels: int, coverage: float, level: float = 0.9) -> tuple[flo
     rank = math.ceil((labels + 1) * coverage - 1e-9)
     if rank > labels:
         return 1.0, 1.0  # every class is in every set
-    ends = beta.ppf([(1 - level) / 2, (1 + level) / 2], rank, labels + 1 - rank)
+    ends = betaincinv(rank, labels + 1 - rank, [(1 - level) / 2, (1 + level) / 2])
     return float(ends[0]), float(ends[1])

@@ -17,20 +17,35 @@ Strata.  Nodes drawn at random within H strata of known size: a bound per stratu
     realised   Σ_h (U_h - e_h) <= r Σ_h (K_h - k_h)            future   Σ_h (K_h / K) Beta⁻¹(1 - δ/H; e_h + 1, k_h - e_h) <= r
 
 What would more labels do?  `plan_labels` repeats the walk with the labels one would expect: a plan, not a promise.
+
+On average.  Conformal selection (Jin & Candès 2023, arXiv:2210.01408). With n labelled and m unlabelled nodes of a random draw,
+    p_j = (1 + #{i labelled : wrong_i, conf_i >= conf_j}) / (n + 1)
+and Benjamini & Hochberg's step at level q over the m unlabelled nodes. That is the lowest threshold t with
+    (m / (n + 1)) (1 + W(t)) / S(t) <= q,          W wrong labelled nodes, S unlabelled nodes with conf >= t.
+The mean over draws of the share of wrong nodes is at most q. A single draw exceeds q in about half of the cases: this is the
+weaker promise, for those who decide often.
+
+Risk curve.  `risk_curve` shows the errors of ever larger parts of the pool with Clopper & Pearson's interval of each part alone,
+and how many nodes each error target on its own would certify.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import betaincinv
+from torch import Tensor
 
-from graphcal.decisions.bounds import Array, future_certified, most_errors, realised_certified
+from graphcal.decisions.bounds import Array, future_certified, most_errors, realised_certified, share_interval
 from graphcal.decisions.decision import Plan
+from graphcal.decisions.masks import Draw, check_draw
 
 STEPS = 100  # sets that are tested, of equally many nodes more each
+TARGETS = (0.005, *(k / 100 for k in range(1, 31)))  # of the risk curve
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,3 +165,115 @@ def round_number(value: float, digits: int = 1) -> int:
         return 1
     unit = 10 ** max(0, math.floor(math.log10(value)) - digits + 1)
     return int(round(value / unit) * unit)
+
+
+def conformal_p_values(conf: Array, wrong: Array, certify: Array, candidates: Array) -> Array:
+    """p of "this node is wrong" for each candidate node, in the order of the nodes."""
+    bad = np.sort(conf[certify & wrong])
+    above = len(bad) - np.searchsorted(bad, conf[candidates], side="left")  # wrong labelled nodes at least as confident
+    return np.asarray((1 + above) / (certify.sum() + 1))
+
+
+def benjamini_hochberg(p: Array, rate: float) -> Array:
+    """(m,) bool: the hypotheses rejected at false discovery rate ``rate``."""
+    if len(p) == 0:
+        return np.zeros(0, bool)
+    ordered = np.sort(p)
+    below = np.flatnonzero(ordered <= rate * np.arange(1, len(p) + 1) / len(p))
+    return np.asarray(p <= ordered[below[-1]]) if len(below) else np.zeros(len(p), bool)
+
+
+def select_on_average(conf: Array, wrong: Array, certify: Array, candidates: Array, rate: float) -> Array:
+    """(N,) bool: the candidates selected such that on average at most a share ``rate`` of them is wrong."""
+    selected = np.zeros(len(conf), bool)
+    selected[candidates] = benjamini_hochberg(conformal_p_values(conf, wrong, certify, candidates), rate)
+    return selected
+
+
+@dataclass(frozen=True, eq=False)
+class RiskCurve:
+    """Errors of ever larger parts of the pool, and what is certified at each target."""
+
+    threshold: Array  # (T,) falling
+    coverage: Array  # (T,) share of the unlabelled nodes
+    nodes: Array  # (T,) unlabelled nodes
+    error: Array  # (T,) share of wrong ones among the labelled; nan where there is none
+    low: Array  # (T,) its interval
+    high: Array
+    targets: tuple[float, ...]
+    decided: tuple[int, ...]  # nodes certified at each target
+    total: int  # unlabelled nodes
+    certainty: float
+
+    def next_target(self, max_error: float) -> tuple[float, int] | None:
+        """The smallest target above ``max_error`` that decides some nodes, and how many; None where none does."""
+        pairs = zip(self.targets, self.decided)
+        return next((pair for pair in pairs if pair[1] and pair[0] > max_error), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        def plain(values: Array, digits: int = 5) -> list[float | None]:
+            return [None if np.isnan(v) else round(float(v), digits) for v in values]
+
+        columns = {k: plain(getattr(self, k)) for k in ("threshold", "coverage", "error", "low", "high")}
+        return {
+            **columns,
+            "nodes": self.nodes.tolist(),
+            "targets": list(self.targets),
+            "decided": list(self.decided),
+            "total": self.total,
+            "certainty": self.certainty,
+        }
+
+
+def risk_curve(
+    log_probs: Tensor,
+    y: Tensor,
+    certify: Any,
+    pool: Any = None,
+    certainty: float = 0.95,
+    targets: Sequence[float] = TARGETS,
+    steps: int = 50,
+    fitted: Any = None,
+    drawn_here: bool = False,
+) -> RiskCurve:
+    """Compute the curve of predictions by confidence; masks as in `graphcal.decide`."""
+    draw = check_draw(log_probs, y, certify, pool, fitted, drawn_here=drawn_here)
+    return curve_of(draw, certainty, targets, steps)
+
+
+def curve_of(draw: Draw, certainty: float = 0.95, targets: Sequence[float] = TARGETS, steps: int = 50) -> RiskCurve:
+    """Compute the curve of a draw that was checked."""
+    certify, population = draw.certify, draw.population
+    arrays = (*draw.scores(None), certify.numpy(), population.numpy())
+    fine, coarse = nested_sets(*arrays, draw.strata), nested_sets(*arrays, draw.strata, steps=steps)
+    total = int((population & ~certify).sum())
+    error, low, high = error_shares(coarse, certainty)
+    return RiskCurve(
+        coarse.threshold,
+        coarse.unlabelled / total,
+        coarse.unlabelled,
+        error,
+        low,
+        high,
+        tuple(targets),
+        tuple(by_target(fine, targets, 1 - certainty)),
+        total,
+        certainty,
+    )
+
+
+def error_shares(sets: NestedSets, certainty: float) -> tuple[Array, Array, Array]:
+    """(T,) share of wrong nodes in each set with the ends of its interval; strata count by their size and share the risk."""
+    K, k, e = sets.nodes, sets.labelled, sets.wrong
+    level = 1 - (1 - certainty) / len(K)
+    ends = [share_interval(int(b), int(a), level) if a else (0.0, 1.0) for a, b in zip(k.flat, e.flat)]
+    low, high = np.array(ends).reshape(*k.shape, 2).transpose(2, 0, 1)  # (H, T) each
+    weight = K / K.sum(axis=0)
+    seen = np.where(k > 0, e / np.maximum(k, 1), np.where(K > 0, np.nan, 0.0))
+    return (weight * seen).sum(axis=0), (weight * low).sum(axis=0), (weight * high).sum(axis=0)
+
+
+def by_target(sets: NestedSets, targets: Sequence[float], risk: float) -> list[int]:
+    """Unlabelled nodes certified at each target, each promised on its own."""
+    ends = (certified_set(sets, target, risk) for target in targets)
+    return [0 if last is None else int(sets.unlabelled[last]) for last in ends]

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import stats
+from scipy.special import betaincinv
 from torch import Tensor
 
 from graphcal.metrics.bins import (
@@ -44,19 +44,21 @@ def clopper_pearson(count: Tensor, right: Tensor, level: float = 0.95) -> tuple[
     """Interval for the true share of which `right` of `count` were seen; NaN where there are none."""
     n, r, tail = count.numpy(), right.numpy(), (1 - level) / 2
     with np.errstate(invalid="ignore"):
-        low = np.where(r > 0, stats.beta.ppf(tail, r, n - r + 1), 0.0)
-        high = np.where(r < n, stats.beta.ppf(1 - tail, r + 1, n - r), 1.0)
+        low = np.where(r > 0, betaincinv(r, n - r + 1, tail), 0.0)
+        high = np.where(r < n, betaincinv(r + 1, n - r, 1 - tail), 1.0)
     empty = n == 0
     return torch.from_numpy(np.where(empty, np.nan, low)), torch.from_numpy(np.where(empty, np.nan, high))
 
 
 def consistency_band(rel: Reliability, level: float = 0.95) -> tuple[Tensor, Tensor]:
     """Where the observed accuracy of each bin would lie, were the model calibrated; NaN where a bin is empty."""
+    from scipy.stats import binom  # takes half a second to import
+
     n, conf, tail = rel.count.round().numpy(), rel.conf.numpy(), (1 - level) / 2
     full = n > 0
     low, high = np.full(n.shape, np.nan), np.full(n.shape, np.nan)
-    low[full] = stats.binom.ppf(tail, n[full], conf[full].clip(0, 1)) / n[full]
-    high[full] = stats.binom.ppf(1 - tail, n[full], conf[full].clip(0, 1)) / n[full]
+    low[full] = binom.ppf(tail, n[full], conf[full].clip(0, 1)) / n[full]
+    high[full] = binom.ppf(1 - tail, n[full], conf[full].clip(0, 1)) / n[full]
     return torch.from_numpy(low), torch.from_numpy(high)
 
 

@@ -30,7 +30,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from scipy.stats import norm
+from scipy.special import ndtr
 from torch import Tensor
 
 from graphcal.metrics import inputs
@@ -159,7 +159,7 @@ def draw_errors(conf: Tensor, bins: int, draws: int, generator: torch.Generator)
 
 def chance_to_wander(x: float) -> float:
     """P(max |B(t)| > x) of a Brownian motion on [0, 1], by reflection."""
-    terms = ((-1) ** k * float(norm.sf((2 * k + 1) * x)) for k in range(100))
+    terms = ((-1) ** k * float(ndtr(-(2 * k + 1) * x)) for k in range(100))
     return 1.0 if x < 0.2 else min(1.0, 4 * sum(terms))
 
 

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import torch
-from scipy.stats import binom
+from scipy.special import bdtr, bdtrc
 from torch import Tensor
 
 from graphcal.metrics.bins import bin_of, equal_mass_edges, equal_width_edges, outcomes
@@ -133,8 +133,8 @@ def p_of_the_mean(mean: float, positives: int, nodes: int, margin: float) -> flo
 
     The binomial law has at least the variance of the sum of Bernoulli variables with unequal probabilities of the same mean.
     """
-    few = float(binom.cdf(positives, nodes, max(mean - margin, 0.0)))
-    many = float(binom.sf(positives - 1, nodes, min(mean + margin, 1.0)))
+    few = float(bdtr(positives, nodes, max(mean - margin, 0.0)))
+    many = float(bdtrc(positives - 1, nodes, min(mean + margin, 1.0)))
     return min(1.0, 2 * min(few, many))
 
 

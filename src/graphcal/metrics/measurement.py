@@ -14,11 +14,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from graphcal.graphs import structure
 from graphcal.metrics.bins import Reliability, outcomes
@@ -28,7 +27,6 @@ from graphcal.metrics.ece_variants import degree_binned_error, ece_classwise, ec
 from graphcal.metrics.floor import calibration_test, floor_interval, seeded
 from graphcal.metrics.inputs import per_seed
 from graphcal.metrics.intervals import block_ece_interval, error_at, gap_noise, interval_of
-from graphcal.metrics.names import metric_of
 from graphcal.metrics.refinement import calibration_refinement
 from graphcal.metrics.sample_size import LabelLimit, label_limit
 from graphcal.metrics.scores import DECIDED_ERROR, SCORES, Scores, ece, mean_scores, score
@@ -43,6 +41,10 @@ from graphcal.metrics.slices import (
     worst_slice,
 )
 from graphcal.metrics.smooth import kde_ece, smooth_ece
+from graphcal.text import plural, summary_html, summary_text
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 OFFERED_BINNINGS = (
     (10, "equal-width"),
@@ -141,21 +143,39 @@ class Measurement(Scores):
             found["changed"] = [node.to_dict() for node in self.changed]
         return found
 
+    @property
+    def summary(self) -> list[tuple[str, str]]:
+        """Headings and texts, the most useful first, for a terminal or a notebook."""
+        low, high = (f"{100 * end:.1f}" for end in self.ece_interval)
+        gap = 100 * (self.confidence - self.accuracy)
+        word = f"{'over' if gap > 0 else 'under'}-confident by {abs(gap):.1f} points"
+        interval = f"{low} to {high}, {100 * self.level:.0f} % interval"
+        worst = self.worst
+        weak = (
+            "no group is measurably off"
+            if worst is None
+            else f"{worst.by}: {worst.group} ({plural(worst.nodes, 'node')})"
+        )
+        return [
+            (
+                "Nodes",
+                f"{self.nodes:,}; accuracy {100 * self.accuracy:.1f} %, confidence {100 * self.confidence:.1f} %, {word}",
+            ),
+            ("NLL", f"{self.nll:.4f}, Brier {self.brier:.4f}"),
+            (
+                "ECE",
+                f"{100 * self.ece:.2f} %, {100 * self.ece_floor:.2f} % for a perfect model ({self.reliability.name} bins)",
+            ),
+            ("True error", f"{100 * self.true_error:.1f} points ({interval})"),
+            ("Calibrated", f"{'not refuted' if self.p > 0.05 else 'no'}, p = {self.p:.3g}"),
+            ("Weak spot", weak),
+        ]
+
+    def __str__(self) -> str:
+        return summary_text(self.summary)
+
     def _repr_html_(self) -> str:
-        error, low, high = (f"{100 * e:.1f}" for e in (self.true_error, *self.ece_interval))
-        rows = {
-            "nodes": f"{self.nodes:,}",
-            "accuracy": f"{100 * self.accuracy:.1f} %, says {100 * self.confidence:.1f} %",
-            "ECE": f"{100 * self.ece:.2f} % (a perfect model would show {100 * self.ece_floor:.2f} %)",
-            "true error": f"{error} points, {low} to {high} ({100 * self.level:.0f} % interval)",
-            "is it calibrated?": f"p = {self.p:.3g}",
-            "NLL, Brier": f"{self.nll:.4f}, {self.brier:.4f}",
-            metric_of("coverage_at_5").title: f"{100 * self.coverage_at_5:.1f} % of the nodes",
-            "worst group": "none is certainly off" if self.worst is None else f"{self.worst.by}: {self.worst.group}",
-            "binning": self.binning,
-        }
-        cells = "".join(f"<tr><th style='text-align:left'>{k}</th><td>{v}</td></tr>" for k, v in rows.items())
-        return f"<table>{cells}</table>"
+        return summary_html(self.summary)
 
 
 EXTRAS = (

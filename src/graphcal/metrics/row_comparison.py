@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 Array = NDArray[Any]
 LEVEL = 0.003  # rows differ "beyond chance": three false alarms in 1,000 random draws
@@ -212,11 +211,25 @@ class _CrossFit:
             gram = here.T @ here + RIDGE * np.eye(here.shape[1])
             scores = there @ np.linalg.solve(gram, here.T @ (target - target.mean(axis=0)))
             member = groups[~rows]
-            ranks = rankdata(np.round(scores, 9), axis=0)
+            ranks = column_ranks(np.round(scores, 9))
             n1, n0 = member.sum(axis=0), (~member).sum(axis=0)
             above = (ranks * member).sum(axis=0) - n1 * (n1 + 1) / 2
             total += np.where(n1 * n0 > 0, above / np.maximum(n1 * n0, 1), 0.5) / 2
         return total
+
+
+def column_ranks(values: Array) -> Array:
+    """Ranks 1..n within each column (n, B), the mean rank for equal values."""
+    rows = np.ascontiguousarray(values.T)
+    order = np.argsort(rows, axis=1)
+    ordered, n = np.take_along_axis(rows, order, axis=1), rows.shape[1]
+    starts = np.ones(rows.shape, bool)
+    starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    first = np.flatnonzero(starts)  # of each run of equal values, counted through all columns
+    length = np.diff(first, append=rows.size)
+    ranks = np.empty(rows.shape)
+    np.put_along_axis(ranks, order, np.repeat(first % n + (length + 1) / 2, length).reshape(rows.shape), axis=1)
+    return ranks.T
 
 
 def _reassigned(group: Array, blocks: Array, chance: Array | None, count: int, rng: np.random.Generator) -> Array:

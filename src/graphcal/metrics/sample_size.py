@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from scipy.stats import norm
+from scipy.special import ndtri
 from torch import Tensor
 
 from graphcal.metrics.bins import checked_confidence, equal_width_edges, tally
@@ -34,7 +34,7 @@ def nodes_needed(difference: float, sd: float, nodes: int, level: float = 0.95, 
         raise ValueError("difference must not be 0: no number of nodes shows a difference that is not there")
     if sd < 0 or nodes < 1:
         raise ValueError(f"sd must be at least 0 and nodes at least 1, got {sd} and {nodes}")
-    z = float(norm.ppf((1 + level) / 2) + norm.ppf(power))
+    z = float(ndtri((1 + level) / 2) + ndtri(power))
     return max(1, math.ceil(nodes * (z * sd / abs(difference)) ** 2))
 
 

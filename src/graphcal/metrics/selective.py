@@ -29,7 +29,7 @@ import math
 
 import numpy as np
 import torch
-from scipy.stats import norm
+from scipy.special import ndtri
 from torch import Tensor
 
 from graphcal.metrics.bins import outcomes
@@ -93,7 +93,7 @@ def coverage_of(count: Tensor, good: Tensor, error: float) -> float:
 
 def coverage_interval_of(count: Tensor, good: Tensor, error: float, level: float) -> tuple[float, float]:
     """Where the coverage of ever more nodes may lie."""
-    z = float(norm.ppf((1 + level) / 2))
+    z = float(ndtri((1 + level) / 2))
     total, wrong = count.cumsum(0), (count - good).cumsum(0)
     off = (wrong - error * total) / (total * error * (1 - error)).sqrt()  # in standard deviations
     sure, possible = (total[off <= side] for side in (-z, z))

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from scipy.stats import norm
+from scipy.special import ndtr
 from torch import Tensor
 
 from graphcal.graphs import UNREACHABLE, Structure, neighbour_agreement
@@ -202,7 +202,7 @@ def with_noise(found: Sequence[dict[str, Any]], gap: Tensor, variance: Tensor) -
     """The measured groups with corrected gaps and p-values; the first gap is that of all nodes."""
     groups = sum(fair(one["by"], one["small"]) for one in found)
     left = corrected_gaps(gap, variance, max(groups, 1))[1:].tolist()
-    p = (2 * norm.sf(gap.abs() / variance.clamp(min=1e-300).sqrt()))[1:].tolist()
+    p = (2 * ndtr(-(gap.abs() / variance.clamp(min=1e-300).sqrt()).numpy()))[1:].tolist()
     return [Slice(**one, corrected_gap=left[k], p=p[k]) for k, one in enumerate(found)]
 
 

@@ -1,4 +1,4 @@
-"""The report: one self-contained page from plain results, and its words. Reads the record; measures nothing.
+"""The report: one self-contained page from the record of a study, its words, and a model card. Measures nothing.
 
     import graphcal
     graphcal.report(results)                      # a notebook cell shows the page
@@ -7,10 +7,10 @@
 `results` is the record of `graphcal run` (a dictionary, or a path to its results.json), or several of them.
 """
 
+from graphcal.records import read_results
 from graphcal.reports.cards import model_card
 from graphcal.reports.html import build
 from graphcal.reports.page import ReportPage, combine, report
-from graphcal.reports.records import read_results
-from graphcal.reports.wording import advice, answers, verdict
+from graphcal.reports.wording import advice, verdict
 
-__all__ = ["ReportPage", "advice", "answers", "build", "combine", "model_card", "read_results", "report", "verdict"]
+__all__ = ["ReportPage", "advice", "build", "combine", "model_card", "read_results", "report", "verdict"]

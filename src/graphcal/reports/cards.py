@@ -12,9 +12,8 @@ from typing import Any
 
 from graphcal.files import reading
 from graphcal.metrics.names import METRICS
+from graphcal.records import checked, read_results, results_file
 from graphcal.reports import wording
-from graphcal.reports.decision_section import backtest_sentence
-from graphcal.reports.records import checked, read_results, results_file
 
 INDEXED = ("accuracy", "ece", "nll", "brier")
 SHOWN = ("accuracy", "ece", "ece_floor", "nll", "brier")
@@ -31,12 +30,12 @@ def model_card(results: dict[str, Any] | str | Path) -> str:
 
 
 def _card(results: dict[str, Any]) -> str:
-    methods, chosen = results["methods"], wording.best_name(results)
-    name = f"{results.get('backbone', 'model')} on {results.get('dataset', 'your graph')}"
-    title = f"{name}, {wording.label(chosen, methods[chosen])}"
+    methods, best = results["methods"], wording.best_name(results)
+    name = f"{results.get('backbone') or 'predictions'} on {results.get('dataset', 'your graph')}"
+    title = f"{name}, {wording.label(best, methods[best])}"
     return "\n".join(
         [
-            front_matter(results, title, methods[chosen]),
+            front_matter(results, title, methods[best]),
             f"# {title}\n",
             str(results.get("verdict") or wording.verdict(results)) + "\n",
             *decision_section(results),
@@ -72,7 +71,7 @@ def front_matter(results: dict[str, Any], title: str, method: dict[str, Any]) ->
 
 
 def decision_section(results: dict[str, Any]) -> list[str]:
-    sentence = backtest_sentence(results)
+    sentence = wording.backtest_sentence(results)
     return [] if sentence is None else ["## Backtest of automatic decisions\n", f"{sentence}\n"]
 
 

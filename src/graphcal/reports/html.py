@@ -19,21 +19,11 @@ from graphcal.metrics.comparison import holm
 from graphcal.metrics.names import METRICS, Metric
 from graphcal.metrics.sample_size import LabelLimit
 from graphcal.pages import with_policy
+from graphcal.records import checked
 from graphcal.reports import wording
-from graphcal.reports.decision_section import decisions_of
-from graphcal.reports.records import TABLE, checked
 
-TABLE_METRICS = (
-    "accuracy",
-    "ece",
-    "ece_floor",
-    "true_error",
-    "nll",
-    "brier",
-    "coverage_at_5",
-    "worst_slice",
-    "fit_seconds",
-)
+TABLE_METRICS = ("accuracy", "nll", "ece", "ece_floor", "true_error", "brier", "coverage_at_5", "worst_slice")
+CHANGED = 5  # nodes that changed most
 SCRIPTS = ("page.js", "decisions.js", "map.js")
 DRAWN = ("binnings", "histogram", "slices")  # what the script needs of a method as it is
 
@@ -109,33 +99,33 @@ def unbroken(text: str) -> str:
 
 def changes(methods: wording.Methods) -> dict[str, dict[str, Any]]:
     """The paired difference of each method's ECE to the uncalibrated model, p-values corrected by Holm."""
-    known = {k: m["against"]["ece"] for k, m in methods.items() if m.get("against")}
+    pairs = {k: m["against"]["ece"] for k, m in methods.items() if m.get("against")}
     return {
         k: {
             "value": pair["difference"],
             "text": f"{100 * pair['difference']:+.1f}",
             "detail": f"[{100 * pair['low']:+.1f},\u00a0{100 * pair['high']:+.1f}] {unbroken(wording.p_text(p))}",
         }
-        for (k, pair), p in zip(known.items(), holm([pair["p"] for pair in known.values()]))
+        for (k, pair), p in zip(pairs.items(), holm([pair["p"] for pair in pairs.values()]))
     }
 
 
 def advices(results: dict[str, Any]) -> list[tuple[str, str]]:
     """What would help the model as it was, and the chosen method."""
-    methods, found = results["methods"], []
+    methods, lines = results["methods"], []
     for name in dict.fromkeys((wording.before_name(methods), wording.best_name(results))):
         method = methods[name]
         interval = wording.error_interval(method)
         if method.get("limit") and interval is not None:
             limit = LabelLimit(**{field.name: method["limit"][field.name] for field in fields(LabelLimit)})
-            found.append((wording.label(name, method), wording.advice(limit, interval)))
-    return found
+            lines.append((wording.label(name, method), wording.advice(limit, interval)))
+    return lines
 
 
-def drawn(method: dict[str, Any], training: bool) -> dict[str, Any]:
+def drawn(method: dict[str, Any], training: bool, unit: str) -> dict[str, Any]:
     """What the page's script draws of one method, places and groups in words."""
-    changed = [{**node, "why": wording.place_text(node, training)} for node in method.get("changed") or []]
-    worst = wording.slice_text(method.get("worst"))
+    changed = [{**node, "why": wording.place_text(node, training)} for node in (method.get("changed") or [])[:CHANGED]]
+    worst = wording.slice_text(method["worst"], unit) if method.get("worst") else None
     return {**{key: method[key] for key in DRAWN if method.get(key)}, "worst": worst, "changed": changed}
 
 
@@ -149,12 +139,14 @@ def named(value: Any) -> str:
 def run_facts(results: dict[str, Any]) -> list[tuple[str, str]]:
     """What was run: everything that is needed to run it again."""
     nodes, seeds = results.get("nodes") or {}, results.get("seeds") or []
-    of_a_table = results.get("backbone") == TABLE  # no model was trained
-    found = {
+    of_a_table = results.get("input") == "table"  # no model was trained
+    facts = {
         "Data": results.get("dataset"),
         "Split" if of_a_table else "Protocol": results.get("protocol"),
-        "Backbone": None if of_a_table else results.get("backbone"),
-        "Nodes": ", ".join(f"{n:,} {part}" for part, n in nodes.items()) if isinstance(nodes, dict) else nodes,
+        "Backbone": results.get("backbone"),
+        "Rows" if of_a_table else "Nodes": ", ".join(f"{n:,} {part}" for part, n in nodes.items())
+        if isinstance(nodes, dict)
+        else nodes,
         "Seeds": None
         if of_a_table
         else f"{len(seeds)}: {', '.join(map(str, seeds))}"
@@ -165,7 +157,37 @@ def run_facts(results: dict[str, Any]) -> list[tuple[str, str]]:
         "Versions": ", ".join(f"{k} {v}" for k, v in (results.get("versions") or {}).items()),
         "Command": results.get("command"),
     }
-    return [(k, str(v)) for k, v in found.items() if v]
+    return [(k, str(v)) for k, v in facts.items() if v]
+
+
+def decisions_of(results: dict[str, Any]) -> dict[str, Any] | None:
+    """What the section of decisions shows and its script draws; None where no method has a backtest.
+
+    The slider starts at the smallest error target that decides something.
+    """
+    trials = {k: m["decision"] for k, m in results["methods"].items() if m.get("decision")}
+    if not trials:
+        return None
+    best = wording.best_name(results)
+    name = best if best in trials else next(iter(trials))
+    curve, unit = trials[name]["curve"], f"{wording.unit_of(results)}s"
+    at = next((k for k, count in enumerate(curve["decided"]) if count), len(curve["targets"]) - 1)
+    decided, total = curve["decided"][at], curve["total"]
+    return {
+        "methods": {k: {"curve": trial["curve"]} for k, trial in trials.items()},
+        "method": name,
+        "unit": unit,
+        "steps": len(curve["targets"]) - 1,
+        "at": at,
+        "shown": {
+            "target": f"{100 * curve['targets'][at]:g} %",
+            "any": decided > 0,
+            "approved": f"{decided:,}",
+            "nodes": f"{total:,}",
+            "width": f"{300 * decided / total:.1f}",
+            "sentence": wording.backtest_text(results, name),
+        },
+    }
 
 
 def build(results: dict[str, Any]) -> str:
@@ -183,16 +205,22 @@ def build(results: dict[str, Any]) -> str:
     ]
     nodes, seeds = results.get("nodes"), results.get("seeds")
     training = bool(nodes.get("train", True)) if isinstance(nodes, dict) else True
-    pictures = {k: drawn(m, training) for k, m in methods.items() if m.get("binnings")}
+    pictures = {k: drawn(m, training, wording.unit_of(results)) for k, m in methods.items() if m.get("binnings")}
     labels = {k: wording.label(k, m) for k, m in methods.items()}
     before = wording.before_name(methods)
     first = methods[next(iter(pictures))] if pictures else {}
     decisions, node_map = decisions_of(results), results.get("map")
     one_run = isinstance(seeds, list) and len(seeds) == 1
-    shown = {"oneRun": one_run, "before": before, "labels": labels, "methods": pictures}
+    shown = {
+        "oneRun": one_run,
+        "unit": wording.unit_of(results),
+        "before": before,
+        "labels": labels,
+        "methods": pictures,
+    }
     shown |= {"decisions": {key: decisions[key] for key in ("methods", "unit")}} if decisions else {}
     shown |= {"map": node_map} if node_map else {}
-    name = " · ".join(str(results[k]) for k in ("dataset", "backbone") if results.get(k) and results[k] != TABLE)
+    name = " · ".join(str(results[k]) for k in ("dataset", "backbone") if results.get(k))
     return with_policy(
         environment()
         .get_template("template.html.j2")
@@ -200,7 +228,8 @@ def build(results: dict[str, Any]) -> str:
             title=name or "Calibration",
             one_run=one_run,
             verdict=results.get("verdict") or wording.verdict(results),
-            answers=[] if results.get("combined") else wording.answers(results),
+            note="" if results.get("combined") else wording.choice_note(results),
+            unit=wording.unit_of(results),
             columns=columns,
             rows=rows(methods, columns),
             facts=run_facts(results),

@@ -30,7 +30,7 @@
   function shade(i, k) {
     const p = col[`pred${k}`][i];
     if (colour.value === "class") return COLOURS[p % COLOURS.length];
-    return col.label[i] === NONE ? css("--soft") : p === col.label[i] ? css("--blue") : css("--orange");
+    return col.label[i] === NONE ? css("--soft") : p === col.label[i] ? css("--quiet") : css("--ink");
   }
 
   function draw(canvas, k) {

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import base64
 import zlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
-from torch_geometric.data import Data
 
 from graphcal.graphs import class_name, node_name, structure
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 Array = NDArray[Any]
 MOST_NODES, MOST_BYTES, NEIGHBOURS = 20_000, 400_000, 4

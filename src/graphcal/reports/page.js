@@ -46,7 +46,7 @@
       add(svg, "line", { class: "whisk", x1: X(c), x2: X(c), y1: Y(bins.interval[0][b]), y2: Y(bins.interval[1][b]) });
       add(svg, "line", { class: `gap ${side}`, x1: X(c), x2: X(c), y1: Y(c), y2: Y(a) });
       const dot = add(svg, "circle", { class: side, cx: X(c), cy: Y(a), r: 3 + 7 * Math.sqrt(n / most) });
-      add(dot, "title", {}, `${pct(bins.edges[b], 0)}–${pct(bins.edges[b + 1], 0)} %: says ${pct(c)} %, right ${pct(a)} %, ${Math.round(n)} nodes`);
+      add(dot, "title", {}, `${pct(bins.edges[b], 0)}–${pct(bins.edges[b + 1], 0)} %: says ${pct(c)} %, right ${pct(a)} %, ${Math.round(n)} ${data.unit}s`);
     });
     holder.replaceChildren(svg);
   }
@@ -58,7 +58,7 @@
     const y = v => height - B - v / top * (height - T - B);
     const wrong = h.wrong.reduce((s, v) => s + v, 0);
     svg.setAttribute("aria-label", `${label}: confidences of right and wrong predictions; ${pct(wrong)} percent are wrong`);
-    frame(svg, height, "nodes, %", y, [0, top]);
+    frame(svg, height, `${data.unit}s, %`, y, [0, top]);
     h.right.forEach((r, b) => {
       const x = X(h.edges[b]) + 1, width = X(h.edges[b + 1]) - X(h.edges[b]) - 2, w = h.wrong[b];
       add(svg, "rect", { class: "wrong", x, width, y: y(w), height: height - B - y(w) });
@@ -80,15 +80,18 @@
     histogram(figure.querySelector(".hist"), m.histogram, top, label);
   }
 
-  function panel(by, groups, old) {                              // one way to cut the nodes
+  function panel(by, groups, old, low, high) {                   // one way to cut the nodes; all panels share one scale
     const row = 24, left = 132, right = 20, height = groups.length * row + 34, svg = document.createElementNS(NS, "svg");
-    const ends = groups.flatMap(g => [g.signed_gap_low, g.signed_gap_high, (old[g.group] ?? g).signed_gap]);
-    const low = Math.min(-.05, ...ends), high = Math.max(.05, ...ends), x = v => left + (v - low) / (high - low) * (W - left - right);
+    const x = v => left + (v - low) / (high - low) * (W - left - right);
     svg.setAttribute("viewBox", `0 0 ${W} ${height}`);
     svg.setAttribute("role", "img");
     svg.setAttribute("aria-label", `${by}: ` + groups.map(g => `${g.group}, ${g.nodes} nodes, gap ${pct(g.signed_gap)} points`).join("; "));
     add(svg, "line", { class: "diagonal", x1: x(0), x2: x(0), y1: 4, y2: height - 30 });
-    for (const t of [low, 0, high]) add(svg, "text", { x: x(t), y: height - 12, "text-anchor": "middle" }, (t > 0 ? "+" : "") + Math.round(100 * t));
+    const step = high - low > .5 ? .2 : high - low > .25 ? .1 : .05;
+    for (let t = Math.ceil(low / step - 1e-9) * step; t <= high + 1e-9; t += step) {
+      if (Math.abs(t) > 1e-9) add(svg, "line", { class: "grid", x1: x(t), x2: x(t), y1: 4, y2: height - 30 });
+      add(svg, "text", { x: x(t), y: height - 12, "text-anchor": "middle" }, (t > 1e-9 ? "+" : "") + Math.round(100 * t));
+    }
     groups.forEach((g, i) => {
       const y = i * row + 16, side = g.signed_gap >= 0 ? "under" : "over";
       add(svg, "text", { x: left - 10, y: y + 4, "text-anchor": "end", class: g.small ? "few" : "" }, g.group + (g.small ? " (few)" : ""));
@@ -108,8 +111,11 @@
     const groups = by => m.slices.filter(s => s.by === by);
     const kinds = [...new Set((m.slices || []).map(s => s.by))].filter(by => by !== "outcome" && groups(by).length > 1);
     const find = by => Object.fromEntries(old.filter(s => s.by === by).map(s => [s.group, s]));
-    pick("slices").replaceChildren(...kinds.map(by => panel(by, groups(by), name === base ? {} : find(by))));
-    pick("worst").textContent = m.worst ? `Worst group of ${data.labels[name]}: ${m.worst}.` : `No group of ${data.labels[name]} is certainly off.`;
+    const before = by => name === base ? {} : find(by);
+    const ends = kinds.flatMap(by => groups(by).flatMap(g => [g.signed_gap_low, g.signed_gap_high, (before(by)[g.group] ?? g).signed_gap]));
+    const low = Math.max(-1, Math.min(-.05, ...ends)), high = Math.min(1, Math.max(.05, ...ends));
+    pick("slices").replaceChildren(...kinds.map(by => panel(by, groups(by), before(by), low, high)));
+    pick("worst").textContent = m.worst ? `Weak spot of ${data.labels[name]}: ${m.worst}.` : `No group is measurably off with ${data.labels[name]}.`;
   }
 
   function explained(e) {  // Eq. 8: what the lead over the runner-up is made of, in the first seed
@@ -163,7 +169,7 @@
       values.forEach((v, i) => { const td = document.createElement(tag); if (i) td.className = "number"; td.textContent = v; tr.appendChild(td); });
       table.appendChild(tr);
     };
-    line("th", ["Bin, %", "Nodes", "Confidence, %", "Accuracy, %", "95 % interval of the bin", "Calibrated model: 95 %"]);
+    line("th", ["Bin, %", data.unit[0].toUpperCase() + data.unit.slice(1) + "s", "Confidence, %", "Accuracy, %", "95 % interval of the bin", "Calibrated model: 95 %"]);
     bins.count.forEach((n, b) => n && line("td", [`(${pct(bins.edges[b], 0)}, ${pct(bins.edges[b + 1], 0)}]`, n.toFixed(n % 1 ? 1 : 0), pct(bins.confidence[b]), pct(bins.accuracy[b]),
       `${pct(bins.interval[0][b])}–${pct(bins.interval[1][b])}`, `${pct(bins.band[0][b])}–${pct(bins.band[1][b])}`]));
     pick("numbers").replaceChildren(table);

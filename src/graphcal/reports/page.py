@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from graphcal.files import reading, write_atomically
+from graphcal.records import read_results, results_file
 from graphcal.reports.html import build
-from graphcal.reports.records import read_results, results_file
 from graphcal.reports.wording import best_name, label, verdict
 
 

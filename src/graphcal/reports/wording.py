@@ -1,28 +1,25 @@
-"""The result in words: was the model miscalibrated, in which direction, what repaired it, and how sure is that?
-
-Read from the plain results record. Every sentence names its certainty; where a figure is missing, the sentence that needs it
-is left out. The terminal, the page and results.json show the same `verdict`; the four `answers` follow the same rules:
+"""The result in words, read from the results record. The terminal, the page, the model card and results.json use the same words.
 
     before   the uncalibrated model: the method called none, else the first one
     best     the chosen method of the record; without one, the calibrated method with the smallest ECE
     kept     the best method where its ECE is smaller than before, else the model as it was
     off      the calibration test rejects (p <= 0.05), or the interval of the true error does not reach 0
-    left     the median-unbiased estimate of the true error with its interval, never ECE minus floor
-    all      "repairs all of it" only where the whole interval of the true error lies below one point and nothing is off
+    error    the median-unbiased estimate of the true error with its interval, never ECE minus floor
     worst    the group of nodes that is furthest off, where noise alone would hardly show one (`graphcal.metrics.slices`)
+
+Where a figure is missing, the words that need it are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from graphcal.graphs import UNREACHABLE
 from graphcal.metrics.sample_size import LabelLimit
+from graphcal.text import plural
 
 UNCALIBRATED = "none"
-NOTHING_LEFT = 0.01  # a true error that is certainly below this is no error
 Methods = dict[str, dict[str, Any]]
 
 
@@ -42,17 +39,14 @@ def mean_of(method: dict[str, Any], key: str) -> float | None:
     return None if value is None else float(value)
 
 
+def unit_of(results: Mapping[str, Any]) -> str:
+    """How the rows of the predictions are called: "row" in a table, "node" in a graph."""
+    return "row" if results.get("input") == "table" else "node"
+
+
 def error_interval(method: dict[str, Any]) -> tuple[float, float] | None:
     pair = method.get("ece_interval")
     return None if not pair else (float(pair[0]), float(pair[1]))
-
-
-def error_text(method: dict[str, Any]) -> str:
-    """The true error in points, with its interval where there is one."""
-    error, interval = mean_of(method, "true_error"), error_interval(method)
-    if error is None:
-        return ""
-    return points(error) + (f" (95 % interval {points(interval[0])} to {points(interval[1])})" if interval else "")
 
 
 def label(name: str, method: dict[str, Any]) -> str:
@@ -84,7 +78,7 @@ def kept_name(results: Mapping[str, Any]) -> str:
 
 
 def is_off(method: dict[str, Any]) -> bool | None:
-    """Is the method measurably miscalibrated? None when nothing tells."""
+    """Whether the method is measurably miscalibrated; None without a test or an interval."""
     p, interval = method.get("p"), error_interval(method)
     if p is None and interval is None:
         return None
@@ -97,154 +91,141 @@ def p_text(p: float | None) -> str:
     return "p < 0.001" if p < 0.0015 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
 
 
-def floor_text(method: dict[str, Any]) -> str:
-    floor = mean_of(method, "ece_floor")
-    return "" if floor is None else f"a perfectly calibrated model would show {points(floor)}"
+def error_text(method: dict[str, Any]) -> str:
+    """The true error in points with its interval; the ECE where it was not estimated."""
+    error, interval = mean_of(method, "true_error"), error_interval(method)
+    if error is None:
+        return f"{points(mean_of(method, 'ece') or 0)} points"
+    ends = f" (95 % interval {points(interval[0])} to {points(interval[1])})" if interval else ""
+    return f"{points(error)} points{ends}"
 
 
-def direction(method: dict[str, Any]) -> tuple[str, str]:
-    """Under- or over-confident, and the sentence that shows it."""
+def direction(method: dict[str, Any]) -> str:
+    """Under- or over-confident by how much, or the size of an error that cancels on average; "" where nothing was measured."""
+    ece, floor = mean_of(method, "ece"), mean_of(method, "ece_floor")
     gap, conf = mean_of(method, "signed_gap"), mean_of(method, "confidence")
-    if gap is None or conf is None:
-        return "not measured", ""
-    says = f"it says {100 * conf:.0f} % sure on average and is right {100 * (conf + gap):.0f} % of the time"
-    if abs(gap) < 0.01:
-        return "Balanced", f"{says}; errors in both directions cancel"
-    return ("Under-confident" if gap > 0 else "Over-confident"), says
+    perfect = "" if floor is None else f"; a perfectly calibrated model would show {percent(floor)}"
+    if is_off(method) is False:
+        return f"not measurably miscalibrated (ECE {percent(ece or 0)}{perfect})"
+    if gap is not None and conf is not None and abs(gap) >= 0.01:
+        word = "under-confident" if gap > 0 else "over-confident"
+        means = f"confidence {100 * conf:.0f} %, accuracy {100 * (conf + gap):.0f} %"
+        return f"{word} by {points(abs(gap))} points ({means})"
+    return "" if ece is None else f"miscalibrated in both directions (ECE {percent(ece)}{perfect})"
 
 
-@dataclass(frozen=True)
-class Answer:
-    """One of the four questions at the top of the page."""
-
-    question: str
-    answer: str
-    detail: str
-    tone: str  # "good", "bad" or "plain"
-
-
-def answers(results: dict[str, Any]) -> list[Answer]:
-    """The four questions a newcomer has."""
+def verdict(results: Mapping[str, Any]) -> str:
+    """The result in one sentence."""
     methods: Methods = results["methods"]
-    old, best, kept = (methods[name] for name in (before_name(methods), best_name(results), kept_name(results)))
-    off, word, says = is_off(old), *direction(old)
-    found = [
-        Answer(
-            "Was it miscalibrated?",
-            "Not measured" if off is None else "Yes" if off else "Not measurably",
-            f"calibration error {percent(mean_of(old, 'ece') or 0)}; {floor_text(old)}",
-            "bad" if off else "good",
-        ),
-        Answer("In which direction?", word, says, "plain"),
-    ]
-    if best is not old:
-        found.append(_repair(results, off))
-    interval = error_interval(kept)
-    if interval is not None:
-        left = "measurably off" if is_off(kept) else "no different from sampling noise"
-        found.append(
-            Answer(
-                "How sure are we?",
-                f"{points(interval[0])} to {points(interval[1])} points",
-                f"95 % interval of the true error{' after repair' if kept is not old else ''}; what remains is {left}"
-                + (f" ({p_text(kept['p'])})" if kept.get("p") is not None else ""),
-                "bad" if is_off(kept) else "good",
-            )
-        )
-    return found
-
-
-def _repair(results: Mapping[str, Any], off: bool | None) -> Answer:
-    methods, best = results["methods"], best_name(results)
-    old, new = methods[before_name(methods)], methods[best]
-    detail = f"{label(best, new)}: {_steps(old, new, ' → ')}"
-    if kept_name(results) != best:
-        return Answer("Did the chosen method fix it?", "It did not", detail, "plain" if off is False else "bad")
-    if off is False:
-        return Answer("What fixed it?", "Nothing to fix", detail, "good")
-    return Answer("What fixed it?", label(best, methods[best]), detail, "good")
-
-
-def verdict(results: dict[str, Any]) -> str:
-    """The whole result in two or three sentences, with its certainty."""
-    methods: Methods = results["methods"]
-    before, best, kept = before_name(methods), best_name(results), kept_name(results)
+    before, best = before_name(methods), best_name(results)
     old, new = methods[before], methods[best]
-    off, gap = is_off(old), mean_of(old, "signed_gap")
-    if off is False:
-        first = (
-            f"The model is not measurably miscalibrated (ECE {percent(mean_of(old, 'ece') or 0)}; {floor_text(old)})."
-        )
-    elif gap is not None and abs(gap) >= 0.01:
-        word, says = direction(old)
-        first = f"The model is {word.lower()} by {points(abs(gap))} points: {says}."
-    else:
-        first = f"The model has a calibration error of {percent(mean_of(old, 'ece') or 0)}; {floor_text(old)}."
-    worst = worst_text(methods[kept], kept != before)
+    first = f"The model is {direction(old) or 'not measured'}"
     if best == before:
-        said = [first]
-    elif kept != best:
-        said = [first, f"{label(best, new)} does not lower its calibration error."]
-    elif off is False:
-        average = "On average there" if worst else "There"
-        said = [first, f"{average} is nothing to repair that these nodes could show."]
-        worst = worst_text(old)
+        return f"{first}."
+    if kept_name(results) != best:
+        return f"{first}; {label(best, new)} does not lower its calibration error."
+    if is_off(old) is False:
+        return f"{first}; {label(best, new)} has nothing to repair that these {unit_of(results)}s could show."
+    start = mean_of(old, "true_error")
+    start = mean_of(old, "ece") if start is None else start
+    return f"{first}; {label(best, new)} brings the calibration error from {points(start or 0)} to {error_text(new)}."
+
+
+def summary(results: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The result in at most six lines for a terminal, the most useful first."""
+    methods: Methods = results["methods"]
+    before, best = before_name(methods), best_name(results)
+    old, new, choice = methods[before], methods[best], results.get("choice")
+    rows = [("Miscalibrated" if is_off(old) is not False else "Calibration", direction(old) or "not measured")]
+    rows.append(("Chosen method", best + (f" ({choice['reason']})" if choice else "")))
+    if best != before:
+        right = [mean_of(m, "accuracy") for m in (old, new)]
+        steps = " -> ".join(dict.fromkeys(f"{100 * share:.1f}" for share in right if share is not None))
+        accuracy = f", accuracy {'' if '->' in steps else 'still '}{steps} %" if steps else ""
+        rows.append(("After", f"calibration error {error_text(new)}{accuracy}"))
+    if worst := new.get("worst"):
+        rows.append(("Weak spot", slice_text(worst, unit_of(results))))
+    if new.get("decision"):
+        rows.append(("Without review", review_text(new["decision"], unit_of(results))))
+    return rows
+
+
+def review_text(backtest: Mapping[str, Any], unit: str) -> str:
+    """Test rows that a decision at the error target, or at the next larger one, would not send to a person."""
+    total, target = backtest["nodes"], 100 * backtest["promise"]["max_error"]
+    if backtest["approved"]:
+        wrong = plural(backtest["errors"], "error")
+        return (
+            f"{backtest['approved']:,} of {total:,} test {unit}s at an error target of {target:g} % ({wrong}; backtest)"
+        )
+    if backtest.get("next_target"):
+        larger, count = backtest["next_target"]
+        return f"{count:,} of {total:,} test {unit}s at an error target of {100 * larger:g} %, none at {target:g} % (backtest)"
+    return f"none of {total:,} test {unit}s at an error target of {target:g} % (backtest)"
+
+
+def backtest_sentence(results: Mapping[str, Any]) -> str | None:
+    """Return the backtest of the chosen method in words; None where it has none."""
+    best = best_name(results)
+    method, seeds = results["methods"][best], results.get("seeds") or []
+    return backtest_text(results, best, ", first seed" if len(seeds) > 1 else "") if method.get("decision") else None
+
+
+def backtest_text(results: Mapping[str, Any], name: str, qualifier: str = "") -> str:
+    """The backtest of a method: who certifies, what is decided, and how that turned out."""
+    method, unit = results["methods"][name], unit_of(results)
+    backtest = method["decision"]
+    drawn, others, decided = backtest["labels"], backtest["nodes"], backtest["approved"]
+    target = f"at most {100 * backtest['promise']['max_error']:g} % errors"
+    text = f"Backtest with {label(name, method)}{qualifier}: of {drawn + others:,} labelled test {unit}s, {drawn:,} drawn at "
+    text += "random certify"
+    if decided:
+        share = f"{decided:,} ({100 * decided / others:.0f} %)"
+        text += f"; {share} of the others would be decided with {target}, and {backtest['errors']:,} of them are in fact wrong"
     else:
-        said = [first, f"{label(best, new)} brings the {_steps(old, new, ' to ', 'from ')}.", _remainder(new)]
-    return " ".join(filter(None, (*said, worst)))
+        text += f"; none of the others would be decided with {target}"
+        if backtest.get("next_target"):
+            larger, count = backtest["next_target"]
+            text += f", {count:,} with a target of {100 * larger:g} %"
+    warnings = "".join(f" Warning: {line}." for line in backtest.get("warnings") or ())
+    return f"{text}.{warnings} For unlabelled {unit}s run: graphcal decide."
 
 
-def _steps(old: dict[str, Any], new: dict[str, Any], to: str, start: str = "") -> str:
-    """The calibration error before and after: the true one where it was estimated, else ECE beside its floor."""
-    key = "true_error" if all(mean_of(m, "true_error") is not None for m in (old, new)) else "ece"
-    steps = to.join(points(mean_of(m, key) or 0) for m in (old, new))
-    if key == "true_error":
-        return f"true calibration error {start}{steps} points"
-    floor = floor_text(new)
-    return f"calibration error {start}{steps} points" + (f", where {floor}" if floor else "")
-
-
-def _remainder(method: dict[str, Any]) -> str:
-    """What is left after repair."""
-    interval, error = error_interval(method), error_text(method)
-    if interval is None:
+def choice_note(results: Mapping[str, Any]) -> str:
+    """Why the chosen method may show a larger ECE than another; empty where it does not."""
+    methods: Methods = results["methods"]
+    best = best_name(results)
+    errors = {k: e for k, m in methods.items() if (e := mean_of(m, "ece")) is not None}
+    lowest = min(errors, key=lambda k: errors[k], default=best)
+    if best not in errors or errors[lowest] >= errors[best]:
         return ""
-    if is_off(method):
-        if interval[0] < 0.0005:
-            return "A small error remains that noise alone does not explain."
-        if error:
-            return f"An error remains that noise does not explain: {error} points."
-        return f"An error remains: with 95 % certainty it is at least {points(interval[0])} points."
-    sure = f"with 97.5 % certainty the true error is below {points(interval[1])} points"
-    if interval[1] <= NOTHING_LEFT:
-        return f"That repairs all of it: {sure}."
-    return f"What is left cannot be told from sampling noise; {sure}."
+    return (
+        f"{label(best, methods[best])} was chosen by NLL on validation {unit_of(results)}s, which counts every probability and "
+        f"every changed prediction. By ECE alone, which counts only the confidence, {label(lowest, methods[lowest])} is ahead "
+        f"({percent(errors[lowest])} against {percent(errors[best])})."
+    )
 
 
-def worst_text(method: dict[str, Any], repaired: bool = False) -> str:
-    """The group of nodes that is furthest off, in a sentence; empty where none certainly is off."""
-    worst = method.get("worst")
-    if not worst:
-        return ""
-    gap = worst["signed_gap"] if worst.get("corrected_gap") is None else worst["corrected_gap"]
-    word = "under-confident" if gap > 0 else "over-confident"
-    average = "Calibrated on average; " if not is_off(method) else "Worst group: "
-    are = ("is" if worst["by"] == "predicted class" else "are") + (" still" if repaired else "")
-    says, right = (f"{100 * worst[key]:.0f} %" for key in ("confidence", "accuracy"))
-    facts = f"says {says}, right {right}, {worst['nodes']:,} nodes"
-    return f"{average}{group_name(worst)} {are} {points(abs(gap))} points {word} ({facts})."
-
-
-def group_name(worst: dict[str, Any]) -> str:
+def group_name(worst: Mapping[str, Any], unit: str = "node") -> str:
     """A group of nodes as it is called in a sentence."""
     by, group = worst["by"], worst["group"]
     if by == "predicted class":
         return str(group)
     if by == "degree":
-        return f"nodes of degree {group}"
+        return f"{unit}s of degree {group}"
     if by == "distance from training":
-        return f"nodes at distance {group} from the training set"
-    return f"nodes with neighbours that agree: {group}"
+        return f"{unit}s at distance {group} from the training set"
+    if by == "neighbours that agree":
+        if group in ("none", "no neighbours"):
+            return f"{unit}s with no {'agreeing neighbour' if group == 'none' else 'neighbour'}"
+        return f"{unit}s of which {group} of the neighbours agree" if " to " not in str(group) else f"{by}: {group}"
+    return f"{by}: {group}"
+
+
+def slice_text(worst: Mapping[str, Any], unit: str = "node") -> str:
+    """The worst group of nodes in words."""
+    conf, right = (f"{100 * worst[key]:.0f} %" for key in ("confidence", "accuracy"))
+    return f"{group_name(worst, unit)}, confidence {conf}, accuracy {right} ({plural(worst['nodes'], unit)})"
 
 
 def advice(limit: LabelLimit, interval: tuple[float, float]) -> str:
@@ -271,16 +252,8 @@ def advice(limit: LabelLimit, interval: tuple[float, float]) -> str:
     )
 
 
-def slice_text(worst: dict[str, Any] | None) -> str | None:
-    """The worst group of nodes in words."""
-    if worst is None:
-        return None
-    says, right = (f"{100 * worst[key]:.0f} %" for key in ("confidence", "accuracy"))
-    return f"{worst['by']}: {worst['group']} ({worst['nodes']} nodes, says {says}, right {right})"
-
-
-def place_text(node: dict[str, Any], training: bool = True) -> str:
-    """Where a node sits in the graph, in words; from training nodes only where they are known (``training``)."""
+def place_text(node: Mapping[str, Any], training: bool = True) -> str:
+    """Where a node sits in the graph; from training nodes only where they are known (``training``)."""
     hops, degree = node["hops"], node["degree"]
     near = f"{hops} hop{'s' * (hops != 1)} from the nearest training node"
     alike = f"{round(node['agreement'] * degree)} of {degree} neighbours predicted alike"

@@ -166,6 +166,7 @@ def summarised(
         (Profile.from_dict(one["profile"]) for one in found), Profile(np.zeros(20, int), np.zeros(len(classes), int))
     )
     summary = {
+        "schema": 1,
         "rows": int(sum(one["rows"] for one in found)),
         "files": len(found),
         "kept": int(sum(one["kept"] for one in found)),

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from graphcal.lab.datasets.graph_tables import encode_split
 from graphcal.tables.joining import is_of_edges, match_ids, refuse_duplicates, row_ids
 from graphcal.tables.layouts import roles_of
 from graphcal.tables.shards import one_table, read_shard, shards_of
@@ -29,6 +28,8 @@ class RowSplit:
 
 def from_words(column: pa.ChunkedArray, where: str | Path, name: str) -> RowSplit:
     """A column of the words train, val, test; an empty one is in no part."""
+    from graphcal.lab.datasets.graph_tables import encode_split
+
     found = encode_split(column, Path(where), name)
     masks = []
     for rows in (found.train, found.val, found.test):

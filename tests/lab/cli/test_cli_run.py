@@ -11,8 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from graphcal.cli import app
-from graphcal.lab.cli.run import columns_of
+from graphcal.cli.results_table import columns_of
 from graphcal.metrics.scores import SCORES
+from graphcal.reports.wording import summary
 from sample_results import sample_results
 
 
@@ -103,11 +104,14 @@ def test_a_folder_that_cannot_be_written_costs_no_training(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_the_terminal_prints_the_verdict_of_the_record(tmp_path):
-    done = graphcal("run", "citeseer", "--seeds", "1", "--out", "here", cwd=tmp_path, COLUMNS="100")
+def test_the_terminal_prints_one_line_per_idea_of_the_record(tmp_path):
+    done = graphcal("run", "citeseer", "--seeds", "1", "--out", "here", cwd=tmp_path, COLUMNS="80")
     assert done.returncode == 0, done.stderr
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
     record = json.loads((tmp_path / "here" / "results.json").read_text())
-    assert record["verdict"] in " ".join(done.stdout.split())
+    text = " ".join(done.stdout.split())
+    for heading, said in summary(record):
+        assert f"{heading}: {said}" in text
     assert "accuracy %" in done.stdout
 
 

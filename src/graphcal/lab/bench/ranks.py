@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,8 @@ class Ranks:
 
 def rank_methods(scores: Mapping[str, Sequence[float]], level: float = 0.95) -> Ranks:
     """Ranks of methods from their score on each task, smaller is better."""
+    from scipy import stats  # takes half a second to import
+
     lengths = {len(v) for v in scores.values()}
     if len(scores) < 3 or len(lengths) != 1 or lengths.pop() < 2:
         raise ValueError("ranks need three methods or more with scores on the same two tasks or more")

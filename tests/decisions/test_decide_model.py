@@ -7,7 +7,7 @@ import torch
 
 import graphcal as gc
 from conftest import random_graph
-from graphcal.decisions import bounds, budget, dispatch, sets
+from graphcal.decisions import approval, bounds, decision, outcomes, sets
 from small_outputs import model_outputs
 
 
@@ -105,7 +105,7 @@ def test_what_it_takes_is_said(out):
         gc.decide(out, out.graph.y, certify=out.graph.test_mask)
 
 
-@pytest.mark.parametrize("module", [bounds, budget, dispatch, sets], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("module", [approval, bounds, decision, outcomes, sets], ids=lambda m: m.__name__)
 def test_examples_say_what_happens(module):
     found = doctest.testmod(module)
     assert found.attempted > 0

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from graphcal.decisions.drift import calibration_slope
+from graphcal.decisions.monitoring import calibration_slope
 
 
 @pytest.mark.parametrize("truth", [1.0, 0.5])

@@ -2,6 +2,7 @@
 
 import doctest
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +14,8 @@ from typer.testing import CliRunner
 import graphcal as gc
 from conftest import random_graph
 from graphcal.cli import app
-from graphcal.decisions import priors, watching
-from graphcal.decisions.approval import approve
-from graphcal.decisions.watching import watch, windows_of
+from graphcal.decisions import decide, monitoring, priors
+from graphcal.decisions.monitoring import watch, windows_of
 from graphcal.metrics import reference_summary, references
 from graphcal.saving import read_reference
 from small_outputs import model_outputs
@@ -32,7 +32,7 @@ def stream(nodes, sharp=1.0, boast=1.0, seed=0):
 @pytest.fixture(scope="module")
 def reference():
     log_probs, y = stream(4000)
-    decision = approve(log_probs, y, torch.arange(4000) < 1000, max_error=0.05)
+    decision = decide(log_probs, y, certify=torch.arange(4000) < 1000, max_error=0.05)
     assert decision.num_approved > 500
     return reference_summary(log_probs, decision=decision)
 
@@ -62,7 +62,7 @@ def test_boasting_shows_in_the_slope_and_breaks_the_promise(reference):
     found = watch(reference, log_probs, y)
     assert found.status == "expired"
     assert found.windows[0].slope.high < 1
-    assert found.risk.broken_after <= found.risk.labels
+    assert found.risk.refuted_after <= found.risk.labels
     assert "Stop deciding automatically" in found.sentence
     assert json.loads(json.dumps(found.to_dict()))["status"] == "expired"
 
@@ -108,9 +108,12 @@ def test_the_command_reads_the_calibrators_reference(tmp_path, reference):
     pq.write_table(pa.table({"label": y.numpy(), "week": week, **columns}), tmp_path / "p.parquet")
     done = CliRunner().invoke(app, ["watch", str(path), str(tmp_path / "p.parquet"), "--time", "week"])
     assert done.exit_code == 0, done.output
-    assert done.output.startswith("Still valid")
+    assert done.output.split()[:3] == ["Status:", "still", "valid"]
+    assert all(len(line) <= 80 for line in done.output.splitlines())
+    strict = replace(decide(log_probs, y, certify=torch.arange(1500) < 500, max_error=0.01), threshold=0.3)
+    saved = strict.save(tmp_path / "decision.json")
     done = CliRunner().invoke(
-        app, ["watch", str(path), str(tmp_path / "p.parquet"), "--threshold", "0.3", "--max-error", "0.01", "--json"]
+        app, ["watch", str(path), str(tmp_path / "p.parquet"), "--decision", str(saved), "--json"]
     )
     assert done.exit_code == 1
     assert json.loads(done.output)["status"] == "expired"
@@ -119,7 +122,7 @@ def test_the_command_reads_the_calibrators_reference(tmp_path, reference):
         ([bare, tmp_path / "p.parquet"], "does not say what its predictions looked like"),
         ([tmp_path / "none", tmp_path / "p.parquet"], "no saved calibration at"),
         ([path, tmp_path / "p.parquet", "--time", "day"], "no column 'day'"),
-        ([path, tmp_path / "p.parquet", "--threshold", "0.9"], "give both or neither"),
+        ([path, tmp_path / "p.parquet", "--decision", path], "a decision, as graphcal decide writes it"),
     ):
         done = CliRunner().invoke(app, ["watch", *map(str, arguments)])
         assert isinstance(done.exception, ValueError)
@@ -130,7 +133,8 @@ def test_labels_without_a_promise_are_not_denied(reference):
     log_probs, y = stream(3000, seed=1)
     found = watch(reference_summary(stream(4000)[0]), log_probs, y)
     assert found.risk is None
-    assert "against 3,000 labels. No promise is known to test" in found.sentence
+    assert "against 3,000 labels" in found.reason
+    assert "--decision" in found.advice
 
 
 def test_raw_scores_are_told_from_drift(tmp_path, reference):
@@ -145,7 +149,7 @@ def test_raw_scores_are_told_from_drift(tmp_path, reference):
     assert "'prob_0' is taken as served" in done.output
 
 
-@pytest.mark.parametrize("module", [watching, references, priors], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("module", [monitoring, references, priors], ids=lambda m: m.__name__)
 def test_examples_say_what_happens(module):
     found = doctest.testmod(module)
     assert found.attempted > 0
@@ -161,16 +165,16 @@ def test_time_orders_the_labels_and_the_windows(reference):
     y[approved[-40:]] = (pred[approved[-40:]] + 1) % 4  # the last rows are wrong, and the oldest
     found = watch(reference, log_probs, y, np.arange(2000)[::-1])
     plain = watch(reference, log_probs, y)
-    assert found.risk.broken_after <= 10
-    assert plain.risk.broken_after is None or plain.risk.broken_after > 10
+    assert found.risk.refuted_after <= 10
+    assert plain.risk.refuted_after is None or plain.risk.refuted_after > 10
     assert found.windows[0].name.startswith("0 ")
 
 
 def test_the_level_is_shared_by_the_windows(reference, monkeypatch):
     seen = []
-    real = watching.calibration_slope
+    real = monitoring.calibration_slope
     monkeypatch.setattr(
-        watching, "calibration_slope", lambda c, r, certainty: (seen.append(certainty), real(c, r, certainty))[1]
+        monitoring, "calibration_slope", lambda c, r, certainty: (seen.append(certainty), real(c, r, certainty))[1]
     )
     log_probs, y = stream(3000, seed=1)
     watch(reference, log_probs, y, np.arange(3000) // 500)

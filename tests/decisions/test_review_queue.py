@@ -3,7 +3,7 @@ import pytest
 import torch
 from simulated_draws import draws
 
-from graphcal.decisions.budget import spend
+from graphcal.decisions import review_queue
 
 
 def rows(conf, wrong):
@@ -18,10 +18,10 @@ def test_intervals_hold_what_is_found(positive):
     inside, times = np.zeros(2), 250
     for conf, wrong, certify in draws("two groups", "over-confident", 600, 200, times):
         log_probs, y = rows(conf, wrong)
-        looks = spend(log_probs, y, torch.from_numpy(certify), 100, positive=positive, certainty=0.9)
-        found = int((y[looks.nodes] == 1).sum())
+        queue = review_queue(log_probs, y, torch.from_numpy(certify), 100, positive=positive, certainty=0.9)
+        found = int((y[queue.nodes] == 1).sum())
         total = int(((y == 1) & ~torch.from_numpy(certify)).sum())
-        inside += [looks.found.low <= found <= looks.found.high, looks.recall.low <= found / total <= looks.recall.high]
+        inside += [queue.hits.low <= found <= queue.hits.high, queue.recall.low <= found / total <= queue.recall.high]
     assert (inside / times >= 0.9 - 3.5 * np.sqrt(0.09 / times)).all()
 
 
@@ -29,26 +29,26 @@ def test_the_least_confident_come_first():
     conf = torch.tensor([0.9, 0.6, 0.8, 0.55, 0.7], dtype=torch.double)
     log_probs = torch.stack([conf, 1 - conf], 1).log()
     y, certify = torch.tensor([0, 0, 0, -1, -1]), torch.tensor([1, 1, 0, 0, 0]).bool()
-    looks = spend(log_probs, torch.where(certify, y, -1), certify, 2)
-    assert looks.nodes.tolist() == [3, 4]
-    assert looks.found.value == pytest.approx(0.75)
-    assert looks.precision.value == pytest.approx(0.375)
-    members = spend(log_probs, torch.where(certify, y, -1), certify, 2, positive=0)
+    queue = review_queue(log_probs, torch.where(certify, y, -1), certify, 2)
+    assert queue.nodes.tolist() == [3, 4]
+    assert queue.hits.value == pytest.approx(0.75)
+    assert queue.precision.value == pytest.approx(0.375)
+    members = review_queue(log_probs, torch.where(certify, y, -1), certify, 2, positive=0)
     assert members.nodes.tolist() == [2, 4]
-    assert members.found.value == pytest.approx(1.5)
+    assert members.hits.value == pytest.approx(1.5)
     assert "nodes of class 0" in members.sentence
     assert "estimate" in members.sentence
     with pytest.raises(ValueError, match=r"budget must lie in 1\.\.3"):
-        spend(log_probs, y, certify, 4)
+        review_queue(log_probs, y, certify, 4)
 
 
 def test_labelled_nodes_at_the_cut_count():
     """Ties at the cut: a labelled node as worthy as the last look is evidence about it."""
     conf = torch.full((60,), 0.7, dtype=torch.double)
     y, certify = torch.zeros(60, dtype=torch.long), torch.arange(60) < 20
-    looks = spend(torch.stack([conf, 1 - conf], 1).log(), y, certify, 10)
-    assert looks.recall is None
-    assert looks.found.high < 10  # 20 right nodes of equal confidence; without them nothing would be said
+    queue = review_queue(torch.stack([conf, 1 - conf], 1).log(), y, certify, 10)
+    assert queue.recall is None
+    assert queue.hits.high < 10  # 20 right nodes of equal confidence; without them nothing would be said
 
 
 def test_the_estimate_lies_in_its_interval():
@@ -56,6 +56,6 @@ def test_the_estimate_lies_in_its_interval():
     rng = np.random.default_rng(0)
     conf = torch.from_numpy(rng.uniform(0.55, 0.65, 2000))
     y, certify = torch.zeros(2000, dtype=torch.long), torch.from_numpy(rng.permutation(2000) < 500)
-    looks = spend(torch.stack([conf, 1 - conf], 1).log(), y, certify, 400)
-    assert looks.found.low <= looks.found.value <= looks.found.high < looks.expected
-    assert "Their probabilities sum to" in looks.sentence
+    queue = review_queue(torch.stack([conf, 1 - conf], 1).log(), y, certify, 400)
+    assert queue.hits.low <= queue.hits.value <= queue.hits.high < queue.expected
+    assert "Their probabilities sum to" in queue.sentence

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from graphcal.decisions.approval import approve
+from graphcal.decisions.approval import decide
 from graphcal.decisions.bounds import share_interval
-from graphcal.decisions.curves import risk_curve
-from graphcal.decisions.thresholds import round_number
+from graphcal.decisions.thresholds import risk_curve, round_number
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,9 @@ def test_the_curve_counts_what_lies_above_each_threshold(honest):
 
 def test_each_target_is_decided_as_decide_does(honest):
     curve = risk_curve(*honest, targets=(0.03, 0.05, 0.2))
-    assert list(curve.decided) == [approve(*honest, max_error=r).num_approved for r in (0.03, 0.05, 0.2)]
+    assert list(curve.decided) == [
+        decide(*honest[:2], certify=honest[2], max_error=r).num_approved for r in (0.03, 0.05, 0.2)
+    ]
     assert json.loads(json.dumps(curve.to_dict()))["total"] == 2400
 
 
