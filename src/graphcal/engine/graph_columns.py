@@ -190,7 +190,9 @@ def read_context(out: Outputs, layout: Layout, scale: Tensor, labels: Tensor | N
     """
     if not layout.graph or out.graph.get("edge_index") is None:
         return out.logits.new_full((out.num_nodes, layout.context), torch.nan, dtype=torch.double)
-    return sums_context(out.logits, MemorySums(structure(out.graph)), layout, scale, labels, alone_is_known)
+    graph = MemorySums(structure(out.graph))
+    context: Tensor = sums_context(out.logits, graph, layout, scale, labels, alone_is_known)
+    return context
 
 
 def sums_context(
@@ -229,8 +231,9 @@ def sums_context(
         second = walks - back * own[:, : classes + 1]
         opinions = [log_opinion(mean_of(first)), log_opinion(mean_of(second)), *label_opinions]
         means = _mean(one, degree, own)[:, 2 * classes + 1 :]
-        around = [m.to(z) for m in (agree, _mean(two, degree, agree), means[:, :-1], means[:, -1:])]
-        features = feature_rows(z, *around, degree[:, 0], near[:, 0].nan_to_num(0.0))
+        two_hop = _mean(two, degree, agree)
+        around = (agree.to(z), two_hop.to(z), means[:, :-1].to(z), means[:, -1:].to(z))
+        features = feature_rows(z, *around, degree=degree[:, 0], near=near[:, 0].nan_to_num(0.0))
         unplaced = train[:, 0] != 0  # NaN too
         return context_rows(features, degree[:, 0] == 0, opinions, unplaced, alone_is_known)
 
