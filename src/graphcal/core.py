@@ -291,9 +291,10 @@ class Calibration(nn.Module):
     @final
     def log_probs(self, logits: Tensor, context: Tensor) -> Tensor:
         """Log-probabilities (n, C) of nodes with these logits (n, C) and rows of context (n, K)."""
-        blocks = [
-            self.kernel(z.T.contiguous(), c.T.contiguous()).T for z, c in zip(logits.split(BLOCK), context.split(BLOCK))
-        ]
+        parts = [(logits, context)]
+        if not torch.compiler.is_compiling():  # the number of blocks would be fixed
+            parts = list(zip(logits.split(BLOCK), context.split(BLOCK)))
+        blocks = [self.kernel(z.T.contiguous(), c.T.contiguous()).T for z, c in parts]
         joined = torch.cat(blocks) if len(blocks) > 1 else blocks[0].contiguous()
         return joined.to(logits.dtype)
 

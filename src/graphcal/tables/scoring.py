@@ -26,7 +26,8 @@ from graphcal.engine.threads import one_thread
 from graphcal.files import atomic_file, check_writable, write_atomically
 from graphcal.metrics.references import compare_with
 from graphcal.saving import find_reference, restore
-from graphcal.tables.contexts import GraphFiles, Progress, TableContext, edges_context
+from graphcal.tables.contexts import GraphFiles, TableContext, edges_context
+from graphcal.tables.disk_contexts import Progress
 from graphcal.tables.execution import made_ahead, run_jobs
 from graphcal.tables.exporting import parquet_writer
 from graphcal.tables.fitted_tables import FittedTable
