@@ -22,7 +22,7 @@ from torch_geometric.data import Data
 from graphcal.core import Calibration
 from graphcal.graphs import Structure, simple_edges
 from graphcal.observation import logits_and_hidden
-from graphcal.observation.calls import Call
+from graphcal.observation.calls import tensor_call
 
 
 class Exportable(nn.Module):
@@ -41,8 +41,8 @@ class Exportable(nn.Module):
     def forward(
         self, x: Tensor, edge_index: Tensor, train_mask: Tensor | None = None, edge_weight: Tensor | None = None
     ) -> Tensor:
-        weights = {} if edge_weight is None else {"edge_weight": edge_weight}
-        logits = logits_and_hidden(self.model, Call((x, edge_index), weights), self._pick, traced=True).logits
+        call = tensor_call(self.model, x, edge_index, edge_weight)
+        logits = logits_and_hidden(self.model, call, self._pick, traced=True).logits
         if not self.calibration.reads_graph:
             return self.calibration.from_context(logits, logits[:, :0])
         if train_mask is None:

@@ -36,7 +36,9 @@ class Read:
             return "no linear map was seen in its forward pass"
         num_rows = self.logits.shape[0]  # not len(), which torch.export would fix
         inputs = list({id(call.input): call.input for call in self.calls}.values())  # a tensor may enter several maps
-        rows = [x[0] if x.dim() == 3 and x.shape[0] == 1 else x for x in inputs]  # the replica axis of `graphcal.models`
+        rows = [
+            x[0] if x.dim() == 3 and x.shape[0] == 1 else x for x in inputs
+        ]  # the replica axis of `graphcal.models`
         rows = [x for x in rows if x.dim() == 2 and x.shape[0] in (num_rows, num_nodes)]
         if not rows:
             return f"its last linear map reads {tuple(inputs[-1].shape)}, not a row for each node"
