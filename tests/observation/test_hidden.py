@@ -256,6 +256,19 @@ def test_a_normed_weight_is_seen_as_it_is_used():
     assert torch.equal(out.hidden, GRAPH.x)
 
 
+def test_one_logit_through_a_relu_is_not_taken_for_linear():
+    class Relu(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last = nn.Linear(10, 1, bias=False)
+
+        def forward(self, x, edge_index):
+            return 5 * self.last(x).relu()
+
+    with pytest.warns(UserWarning, match="no final layer was found"):
+        assert observe(build(Relu), BINARY).final is None
+
+
 def test_a_median_of_one_logit_is_not_taken_for_linear():
     class Median(nn.Module):
         def __init__(self) -> None:
