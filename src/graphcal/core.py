@@ -78,12 +78,11 @@ class LazyTensor:
     def __get__(self, out: Any, owner: type | None = None) -> Tensor | None:
         value: Any = None if out is None else out.__dict__[self.name]  # None: the default of the field
         value = value() if callable(value) else value
-        if value is None:
-            return None
-        if value.dtype != out.logits.dtype or value.requires_grad:
+        if value is not None and (value.dtype != out.logits.dtype or value.requires_grad):
             value = value.to(out.logits.dtype).detach()
-        out.__dict__[self.name] = value
-        return cast(Tensor, value)
+        if out is not None:
+            out.__dict__[self.name] = value
+        return cast("Tensor | None", value)
 
     def __set__(self, out: Any, value: Tensor | Callable[[], Tensor | None] | None) -> None:
         out.__dict__[self.name] = value
