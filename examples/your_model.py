@@ -40,7 +40,7 @@ for _ in range(60):
     optimizer.step()
 
 # %% [markdown]
-# **Observe.** One forward pass: the logits and the final layer.
+# **Observe.** Two forward passes: the logits and the final layer.
 
 # %%
 out = gc.observe(model, data)

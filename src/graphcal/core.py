@@ -80,14 +80,13 @@ class LazyTensor:
         self.name = name
 
     def __get__(self, out: Any, owner: type | None = None) -> Tensor | None:
-        value = None if out is None else out.__dict__[self.name]  # None: the default of the field
+        value: Any = None if out is None else out.__dict__[self.name]  # None: the default of the field
         value = value() if callable(value) else value
-        if value is None:
-            return None
-        if value.dtype != out.logits.dtype or value.requires_grad:
+        if value is not None and (value.dtype != out.logits.dtype or value.requires_grad):
             value = value.to(out.logits.dtype).detach()
-        out.__dict__[self.name] = value
-        return value
+        if out is not None:
+            out.__dict__[self.name] = value
+        return cast("Tensor | None", value)
 
     def __set__(self, out: Any, value: Tensor | Callable[[], Tensor | None] | None) -> None:
         out.__dict__[self.name] = value
@@ -166,12 +165,14 @@ class Outputs:
         `hidden` where nothing follows the final linear map. Else (GCN, GAT) the model runs again, 2 + D / C times if it was
         observed. What does not give the logits back is not returned.
         """
-        rerun = getattr(self.model, "final_representation", lambda: None)
-        for make in (lambda: self.hidden, rerun) if self.final is not None else ():
-            h = make()
-            if h is not None and h.shape[1] == self.final.weight.shape[1]:
+        final = self.final
+        if final is None:
+            return None
+        for make in (lambda: self.hidden, getattr(self.model, "final_representation", lambda: None)):
+            h: Tensor | None = make()
+            if h is not None and h.shape[1] == final.weight.shape[1]:
                 h = h.to(self.logits)
-                gap = h @ self.final.weight.T + self.final.bias - self.logits
+                gap = h @ final.weight.T + final.bias - self.logits
                 if gap.abs().max() <= 1e-4 * self.logits.abs().max():
                     return h
         return None

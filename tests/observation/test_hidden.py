@@ -15,7 +15,7 @@ import graphcal as gc
 from conftest import random_graph
 from graphcal.lab.training import NeighborSampler
 from graphcal.observation import logits_and_hidden, observe
-from graphcal.observation.calls import Call
+from graphcal.observation.calls import Call, tensor_call
 from user_models import HEADS, build
 
 GRAPH, BINARY = random_graph(), random_graph(classes=2)
@@ -164,9 +164,10 @@ def test_every_head_that_is_seen_takes_at_most_two_passes(name, recwarn):
     assert len(count) == observed if h is out.hidden else len(count) > observed
 
 
-@pytest.mark.parametrize("name", ["SAGE", "TransformerConv(beta)", "one logit"])
+@pytest.mark.parametrize("name", ["SAGE", "forward(data)", "TransformerConv(beta)", "one logit"])
 def test_an_exported_program_gives_the_same_representation(name):
-    model, _, args, _, _ = made(name)
+    model, data, _, _, _ = made(name)
+    args = (data.x, data.edge_index)
 
     class Both(nn.Module):
         def __init__(self) -> None:
@@ -174,7 +175,7 @@ def test_an_exported_program_gives_the_same_representation(name):
             self.model = model
 
         def forward(self, x, edge_index):
-            seen = logits_and_hidden(self.model, Call((x, edge_index), {}), traced=True)
+            seen = logits_and_hidden(self.model, tensor_call(self.model, x, edge_index), traced=True)
             return seen.logits, seen.hidden
 
     sizes = {"x": {0: torch.export.Dim.DYNAMIC}, "edge_index": {1: torch.export.Dim.DYNAMIC}}
@@ -182,9 +183,14 @@ def test_an_exported_program_gives_the_same_representation(name):
     x, edge_index = args[0][:100], torch.randint(100, (2, 300), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         logits, hidden = program(x, edge_index)
-        expected = logits_and_hidden(model, Call((x, edge_index), {}))
+        expected = logits_and_hidden(model, tensor_call(model, x, edge_index))
     torch.testing.assert_close(logits, expected.logits, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(hidden, expected.hidden, atol=1e-5, rtol=1e-5)
+
+
+def test_a_heterogeneous_model_is_not_exported():
+    with pytest.raises(ValueError, match=r"Hetero.forward\(x_dict, edge_index_dict\)"):
+        tensor_call(Hetero(), *XY)
 
 
 class SeedsOnly(nn.Module):
@@ -248,6 +254,19 @@ def test_a_normed_weight_is_seen_as_it_is_used():
     out = observe(model, GRAPH, call=lambda m, data: m(data.x))
     torch.testing.assert_close(out.final.weight, model[0].weight.detach())
     assert torch.equal(out.hidden, GRAPH.x)
+
+
+def test_one_logit_through_a_relu_is_not_taken_for_linear():
+    class Relu(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last = nn.Linear(10, 1, bias=False)
+
+        def forward(self, x, edge_index):
+            return 5 * self.last(x).relu()
+
+    with pytest.warns(UserWarning, match="no final layer was found"):
+        assert observe(build(Relu), BINARY).final is None
 
 
 def test_a_median_of_one_logit_is_not_taken_for_linear():

@@ -129,6 +129,22 @@ def weighted_call(call: Call, edge_weight: Tensor) -> Call:
     return Call(call.args, {**call.kwargs, "edge_weight": edge_weight if before is None else before * edge_weight})
 
 
+def tensor_call(model: nn.Module, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Call:
+    """The arguments out of plain tensors, as an exported model gets them: in this order, or as one `Data`."""
+    parameters = signature_of(model)
+    required = [name for name, p in parameters.items() if p.default is p.empty]
+    if any(name.endswith("_dict") for name in required):
+        raise ValueError(
+            f"{type(model).__name__}.forward({', '.join(parameters)}) takes a heterogeneous graph, which cannot be exported. "
+            "Export a module that takes x and edge_index, or serve it with CalibratedModel."
+        )
+    weights = {} if edge_weight is None else {"edge_weight": edge_weight}
+    data = Data(x=x, edge_index=edge_index, **weights)
+    if any(_argument(name, p, data, required == [name]) is data for name, p in parameters.items()):
+        return call_of(model, data)
+    return Call((x, edge_index), weights)
+
+
 def called(model: nn.Module, data: Graph) -> Any:
     """What the model returns for ``data``."""
     call = call_of(model, data)

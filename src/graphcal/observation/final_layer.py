@@ -6,8 +6,8 @@
 in which every x_k W_k^T is multiplied by a random matrix M (C, C): the logits must become (logits - b) M + b. A bias that L_k
 spreads unevenly over the nodes (a bias before a propagation) is one more column of the weight.
 
-`search` serves all other models. It puts other numbers in place of each parameter and looks at the change of the logits: for
-W = u v^T it must be a number for each node times u. That takes several passes for each parameter.
+`search` serves all other models. It multiplies the rows of each parameter by M, which must multiply its share of the logits by M.
+That takes two passes for each parameter.
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ def confirm(read: Read, repeat: Repeat, ordered: Iterable[LinearCall] = ()) -> C
         return Confirmed(FinalLayer.from_weight(weight, rest.mean(0)), groups, rest, nothing)
     if classes == 1 and set(ordered) & set(read.calls):  # a median of one column passes the test below
         return None
-    mixing = 0.5 * torch.linalg.qr(torch.randn(classes, classes, generator=torch.Generator().manual_seed(0)))[0].to(z)
-    mixing = -mixing if classes == 1 and mixing > 0 else mixing
+    mixing = _mixing(z)
     mixed = repeat({call.number: _mixed(call, mixing) for call in read.calls})
     if mixed.shape != z.shape or not torch.isfinite(mixed).all():
         return None
@@ -93,6 +92,13 @@ def _with_uneven_biases(
             weight = torch.cat([weight, bias.T], 1)
             columns.append((share / len(bias))[:, None].expand(-1, len(bias)))
     return Confirmed(FinalLayer.from_weight(weight, constant), groups, rest, torch.cat(columns, 1))
+
+
+def _mixing(logits: Tensor) -> Tensor:
+    """M (C, C), half a random rotation; -1/2 for one column."""
+    classes = logits.shape[1]
+    random = torch.randn(classes, classes, generator=torch.Generator().manual_seed(0))
+    return 0.5 * (torch.linalg.qr(random)[0] if classes > 1 else -torch.ones(1, 1)).to(logits)
 
 
 def _by_weight(calls: list[LinearCall]) -> list[list[LinearCall]]:
@@ -126,7 +132,8 @@ def _mixed(call: LinearCall, mixing: Tensor) -> Change:
 
     def change(y: Tensor) -> Tensor:
         bias = 0 if call.bias is None else call.bias
-        return ((y - bias).unflatten(-1, (-1, len(mixing))) @ mixing.to(y)).flatten(-2) + bias
+        mixed: Tensor = (y - bias).unflatten(-1, (-1, len(mixing))) @ mixing.to(y)
+        return mixed.flatten(-2) + bias
 
     return change
 
@@ -156,151 +163,88 @@ def close(a: Tensor, b: Tensor, like: Tensor, within: float = 1e-4) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
-    """A (C, D) part of a parameter: all of it, or what belongs to one attention head, relation or the like."""
+class Part:
+    """A parameter that the logits are linear in, as (H, C, D) blocks with the scales of a closing BatchNorm."""
 
     parameter: nn.Parameter
-    number: int
-    count: int  # of blocks in this parameter
-    transposed: bool  # stored (D, C)
-    classes: int
+    blocks: Tensor
+    share: Tensor  # (N,) how much each node sees of a vector
 
     @property
-    def heads(self) -> int:
-        """How many share the output: the rows of a matrix belong to heads that are averaged; anything else is a sum."""
-        return self.count if self.parameter.dim() == 2 else 1
-
-    def read(self) -> Tensor:
-        return self._blocks(self.parameter.detach())[self.number]  # (C, D)
-
-    def filled(self, matrix: Tensor) -> Tensor:
-        """The parameter with this block and zeros elsewhere."""
-        full = torch.zeros_like(self.parameter.detach())
-        self._blocks(full)[self.number].copy_(matrix)  # a view
-        return full
-
-    def _blocks(self, full: Tensor) -> Tensor:
-        """(count, C, D), a view."""
-        if full.dim() == 1:
-            return full.view(self.count, self.classes, 1)
-        if full.dim() == 2:
-            full = full[None] if self.transposed else full.view(self.count, self.classes, full.shape[1])
-        return full.transpose(1, 2) if self.transposed else full
+    def is_even(self) -> bool:
+        """A vector that all nodes see alike: a bias."""
+        return self.blocks.shape[2] == 1 and is_constant(self.share, self.share, 1e-3)
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """A block that the logits are linear in: its weight with the column scales, and what the nodes see of a vector."""
-
-    block: Block
-    weight: Tensor  # (C, D)
-    seen: Tensor | None = None  # (N,)
-
-
-def search(passes: Passes, parameters: Iterable[nn.Parameter], logits: Tensor, seed: int = 0) -> FinalLayer | str:
+def search(passes: Passes, parameters: Iterable[nn.Parameter], logits: Tensor) -> FinalLayer | str:
     """The final layer by changed parameters, or why there is none."""
     if not close(passes({}), logits, logits):
         return "its output differs from pass to pass"
-    probe = Probe(passes, logits, torch.Generator().manual_seed(seed))
-    parts: list[Part] = []
-    for parameter in parameters:
-        parts += next(filter(None, map(probe.parts_of, layouts(parameter, probe.classes))), [])
-    if not any(part.seen is None for part in parts):
+    parts = [part for parameter in parameters if (part := _part(passes, parameter, logits)) is not None]
+    if not any(part.blocks.shape[2] > 1 or part.parameter.dim() > 1 for part in parts):
         return "its output is not linear in any of its weights"
-    nothing = passes({part.block.parameter: torch.zeros_like(part.block.parameter) for part in parts})
+    nothing = passes({part.parameter: torch.zeros_like(part.parameter) for part in parts})
     if not is_constant(nothing, logits):
         return "something that is not linear in a last layer is added to its output"
-    halved = passes({part.block.parameter: 0.5 * part.block.parameter.detach() for part in parts})
+    halved = passes({part.parameter: 0.5 * part.parameter.detach() for part in parts})
     if not close(2 * halved - nothing, logits, logits):
         return "its output is linear in several layers one by one, but not together"
     weights, bias = [], nothing[0]
     for part in parts:
-        if part.seen is not None and is_constant(part.seen, part.seen, 1e-3):
-            bias = bias + part.seen.mean() * part.weight[:, 0]
+        if part.is_even:
+            bias = bias + part.share.mean() * part.blocks.mean(0)[:, 0]
         else:
-            weights.append(part.weight / part.block.heads**0.5)
+            heads = len(part.blocks) if part.parameter.dim() == 2 else 1  # averaged; anything else is a sum
+            weights += [block / heads**0.5 for block in part.blocks]
     return FinalLayer.from_weight(torch.cat(weights, 1), bias)
 
 
-def layouts(parameter: nn.Parameter, classes: int) -> list[list[Block]]:
-    """The ways to see (C, D) blocks in a parameter."""
-    shape = parameter.shape
-    counts: list[tuple[int, bool]] = []  # of blocks, stored (D, C)
-    if parameter.dim() in (1, 2) and shape[0] % classes == 0 and 0 < shape[0] <= (1 if classes == 1 else shape[0]):
-        counts.append((shape[0] // classes, False))
+def _part(passes: Passes, parameter: nn.Parameter, logits: Tensor) -> Part | None:
+    """A parameter whose rows, multiplied by M, multiply its share of the logits by M."""
+    classes = logits.shape[1]
+    for read in _layouts(parameter, classes):
+        without = passes({parameter: torch.zeros_like(parameter)})
+        share, mixing = logits - without, _mixing(logits)
+        if not torch.isfinite(share).all() or share.abs().max() < 1e-4 * logits.abs().max():
+            return None
+        changed = parameter.detach().clone()
+        read(changed).copy_(mixing.T.to(changed) @ read(parameter.detach()))
+        scale = _scales(share, passes({parameter: changed}) - without, mixing)
+        if scale is not None and (classes > 1 or _is_additive(passes, parameter, share)):
+            blocks = scale[:, None] * read(parameter.detach())
+            direction = blocks.mean(0)[:, 0]
+            return Part(parameter, blocks, share @ direction / (direction @ direction))
+    return None
+
+
+def _layouts(parameter: nn.Parameter, classes: int) -> list[Callable[[Tensor], Tensor]]:
+    """The ways to see (H, C, D) blocks in a parameter, as views."""
+    shape, views = parameter.shape, []
+    if parameter.dim() in (1, 2) and shape[0] % classes == 0 and (classes > 1 or shape[0] == 1):
+        views.append(lambda p: p.view(-1, classes, 1 if p.dim() == 1 else p.shape[1]))
     if parameter.dim() == 2 and shape[1] == classes:
-        counts.append((1, True))
-    if parameter.dim() == 3:
-        counts += [(shape[0], transposed) for transposed in (False, True) if shape[2 if transposed else 1] == classes]
-    return [[Block(parameter, k, count, turned, classes) for k in range(count)] for count, turned in counts]
+        views.append(lambda p: p.T[None])
+    if parameter.dim() == 3 and shape[1] == classes:
+        views.append(lambda p: p)
+    if parameter.dim() == 3 and shape[2] == classes:
+        views.append(lambda p: p.transpose(1, 2))
+    return views
 
 
-class Probe:
-    """Tries blocks of parameters with changed numbers."""
-
-    def __init__(self, passes: Passes, logits: Tensor, generator: torch.Generator) -> None:
-        self.passes, self.logits, self.generator = passes, logits, generator
-        self.classes = logits.shape[1]
-
-    def parts_of(self, blocks: list[Block]) -> list[Part]:
-        """The blocks of one parameter as parts of the final layer; empty unless all of them are."""
-        parameter = blocks[0].parameter
-        without = self.passes({parameter: torch.zeros_like(parameter)})
-        if not torch.isfinite(without).all():
-            return []
-        parts = []
-        for block in blocks:
-            part = self._part(block, without)
-            if part is None:
-                return []
-            parts.append(part)
-        return parts
-
-    def _part(self, block: Block, without: Tensor) -> Part | None:
-        weight = block.read()
-        size = weight.abs().max().clamp(min=1e-3)
-        width, u, v = weight.shape[1], self._random(self.classes), self._random(weight.shape[1]) * size
-        change = self._change(block, torch.outer(u, v), without)  # (N, C)
-        if not torch.isfinite(change).all() or float(change.abs().max()) < 1e-4 * float(self.logits.abs().max()):
-            return None
-        scale = torch.ones_like(u)
-        amount, rest = along(change, u)
-        if not close(rest, torch.zeros_like(rest), change, 1e-3):
-            scales = self._column_scales(block, v, without)
-            if scales is None:
-                return None
-            scale = scales
-            amount, rest = along(change, scale * u)
-            if not close(rest, torch.zeros_like(rest), change, 1e-3):
-                return None
-        u2, v2 = self._random(self.classes), self._random(width) * size
-        mixed = self._change(block, torch.outer(u2, v2) - 0.5 * torch.outer(u, v), without) + 0.5 * change
-        _, rest = along(mixed, scale * u2)
-        if self.classes == 1:  # everything is along one direction: the sum itself has to be right
-            rest = mixed - self._change(block, torch.outer(u2, v2), without)
-        if not close(rest, torch.zeros_like(rest), mixed, 1e-3):
-            return None
-        return Part(block, scale[:, None] * weight, amount / v if width == 1 else None)
-
-    def _column_scales(self, block: Block, v: Tensor, without: Tensor) -> Tensor | None:
-        """s (C,), of geometric mean 1, from a pass with equal rows."""
-        change = self._change(block, v.expand(self.classes, -1), without)
-        strongest = change[:, change.abs().sum(0).argmax()]
-        scale = (strongest @ change) / (strongest @ strongest)
-        if not torch.isfinite(scale).all() or bool((scale == 0).any()):
-            return None
-        return scale / scale.abs().log().mean().exp()
-
-    def _change(self, block: Block, matrix: Tensor, without: Tensor) -> Tensor:
-        return self.passes({block.parameter: block.filled(matrix)}) - without
-
-    def _random(self, size: int) -> Tensor:
-        return (1 + torch.rand(size, generator=self.generator)).to(self.logits) * (
-            2.0 * torch.randint(2, (size,), generator=self.generator).to(self.logits) - 1
-        )
+def _scales(share: Tensor, changed: Tensor, mixing: Tensor) -> Tensor | None:
+    """s (C,), of geometric mean 1, with changed = share D^-1 M D for D = diag(s); None if there are none."""
+    if close(changed, share @ mixing, share, 1e-3):
+        return torch.ones_like(share[0])
+    ratio = torch.linalg.lstsq(share.double(), changed.double()).solution / mixing  # s_j / s_i
+    scale = ratio[0]
+    if not torch.isfinite(ratio).all() or bool((scale == 0).any()):
+        return None
+    scaled = (share / scale.to(share)) @ mixing * scale.to(share)
+    return (scale / scale.abs().log().mean().exp()).to(share) if close(changed, scaled, share, 1e-3) else None
 
 
-def along(change: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
-    """change (N, C) = amount (N,) direction (C,) + rest."""
-    amount = change @ direction / (direction @ direction)
-    return amount, change - amount[:, None] * direction
+def _is_additive(passes: Passes, parameter: nn.Parameter, share: Tensor) -> bool:
+    """f(p + r) - f(r) = f(p) - f(0), which one column needs as a proof of its own."""
+    other = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)).to(parameter)
+    gap = passes({parameter: parameter.detach() + other}) - passes({parameter: other})
+    return close(gap, share, share, 1e-3)

@@ -58,8 +58,9 @@ class Recorder(TorchFunctionMode):
         self._held, self._changes, self._keep_gates = held, changes or {}, keep_gates
         self._num_gates = 0
         self._gates: list[Tensor] = []
-        self._sources: Any = WeakIdKeyDictionary()  # tensor -> set of LinearCall
-        self._weights: Any = WeakIdKeyDictionary()  # tensors made of parameters alone
+        weak: Any = WeakIdKeyDictionary
+        self._sources = weak()  # tensor -> set of LinearCall
+        self._weights = weak()  # tensors made of parameters alone
 
     def sources(self, tensor: Tensor) -> list[LinearCall]:
         """The last linear calls that a tensor depends on, in their order."""
@@ -72,7 +73,7 @@ class Recorder(TorchFunctionMode):
         result = func(*args, **kwargs)
         if call is not None and isinstance(result, Tensor):
             self.calls.append(call)
-            result = self._changes.get(call.number, lambda y: y)(result)
+            result = self._changes[call.number](result) if call.number in self._changes else result
             self._sources[result] = {call}
         elif name in (*GATES, LOG_SOFTMAX) and isinstance(result, Tensor):
             result = self._activation(name, args[0] if args else kwargs["input"], result)
@@ -89,9 +90,8 @@ class Recorder(TorchFunctionMode):
         if set(given) - set(names) or not isinstance(weight, Tensor) or not self._is_weight(weight):
             return None
         weight = weight if name == "linear" else weight.mT if weight.dim() > 1 else weight
-        weight = (
-            weight[0] if weight.dim() == 3 and len(weight) == 1 else weight
-        )  # the replica axis of `graphcal.lab.models`
+        if weight.dim() == 3 and len(weight) == 1:  # the replica axis of `graphcal.lab.models`
+            weight = weight[0]
         plain = isinstance(x, Tensor) and x.layout == torch.strided and weight.dim() == 2
         if not plain or (isinstance(bias, Tensor) and bias.numel() != len(weight)):
             return None
@@ -103,6 +103,7 @@ class Recorder(TorchFunctionMode):
                 gate = self._held._gates[self._num_gates]
                 result = gate if gate.shape == result.shape else result
             self._num_gates += 1
+            self._sources.pop(result, None)  # written in place
             if self._keep_gates:
                 self._gates.append(result)
         else:

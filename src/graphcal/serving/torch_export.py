@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 from graphcal.core import Calibration
 from graphcal.graphs import TracedSums, isolated_nodes, simple_edges
 from graphcal.observation import logits_and_hidden
-from graphcal.observation.calls import Call
+from graphcal.observation.calls import tensor_call
 
 
 class Exportable(nn.Module):
@@ -40,8 +40,8 @@ class Exportable(nn.Module):
     def forward(
         self, x: Tensor, edge_index: Tensor, train_mask: Tensor | None = None, edge_weight: Tensor | None = None
     ) -> Tensor:
-        weights = {} if edge_weight is None else {"edge_weight": edge_weight}
-        seen = logits_and_hidden(self.model, Call((x, edge_index), weights), self._pick, traced=True)
+        call = tensor_call(self.model, x, edge_index, edge_weight)
+        seen = logits_and_hidden(self.model, call, self._pick, traced=True)
         logits, needs = seen.logits, self.calibration.needs
         graph = isolated_nodes(logits.shape[0], logits)
         if needs.edges:

@@ -12,6 +12,7 @@ from torch_geometric.nn import GATConv
 from conftest import random_graph
 from graphcal import SCAR, CalibratedModel, TemperatureScaling, observe, restore, save
 from graphcal.methods.scar import fit_pull
+from graphcal.observation.handle import ObservedModel
 from user_models import HEADS, NOT_LINEAR, NormedAtTheEnd, SumOfHeads, build
 
 GRAPH = random_graph()
@@ -128,3 +129,13 @@ def test_the_model_is_left_as_it_was():
     assert model.training
     assert not model.head.training
     assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+@pytest.mark.filterwarnings("ignore:the final layer of")
+@pytest.mark.parametrize("name", HEADS)
+def test_a_search_with_changed_weights_finds_the_layer_that_was_seen(name, monkeypatch):
+    seen = observe(build(HEADS[name]), GRAPH).final
+    monkeypatch.setattr(ObservedModel, "confirm", lambda *_: None)
+    searched = observe(build(HEADS[name]), GRAPH).final
+    torch.testing.assert_close(searched.gram, seen.gram, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(searched.bias, seen.bias, atol=1e-5, rtol=1e-5)
