@@ -4,11 +4,12 @@
     p_member  softmax(z' / sqrt(1 + pi/8 v)),  z' = (a . f) z + (u . f) v1 + u2 v2 + B [1 ; P^T z ; h ; s],  v the variance of z'
     p         (w p_ts + (1 - w) p_member)^e, normalised
 
-f are a constant and the standardized covariates, v1 and v2 the neighbours' opinions, h and s components of the hidden representation
-and of the inputs (`columns`). With ``predictions="keep"`` p is projected onto the distributions that keep the prediction, its largest
-entry t becomes sigmoid(a logit t + b), a > 0, and the others are rescaled. Where another class is then ahead of t, the result is
-halfway (geometric mean) between its projection, which has the lowest NLL, and the distribution that keeps t and caps the others at t,
-whose confidence is right.
+f are a constant and the standardized covariates, v1 and v2 the neighbours' opinions, h and s components of the hidden
+representation and of the inputs (`columns`).
+
+``predictions="keep"``: p is projected onto the distributions that keep the prediction, its largest entry t becomes
+sigmoid(a logit t + b), a > 0, and the others are rescaled. Where another class is then ahead of t, the result is halfway (geometric
+mean) between the projection, which has the lowest NLL, and the distribution that caps the others at t, whose confidence is right.
 
 Levels: logits and edges; and hidden representation and inputs, where the fit had them. A row without those columns (NaN) gets the
 first level; a row whose neighbourhood is unknown gets p_ts.
