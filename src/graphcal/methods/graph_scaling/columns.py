@@ -112,7 +112,7 @@ class Components(Calibration):
             covariance += units.T @ units
         rotation = scale[:, None] * torch.linalg.eigh(covariance)[1].flip(1)[:, : min(count, int(alive.sum()))]
         along = (fitted - centre) @ rotation
-        return cls(centre=centre, rotation=rotation, low=along.amin(0), high=along.amax(0))
+        return cls(centre=centre, rotation=rotation.contiguous(), low=along.amin(0), high=along.amax(0))
 
     def rows(self, values: Tensor) -> Tensor:
         along = (values - self.centre.to(values)) @ self.rotation.to(values)
@@ -161,7 +161,7 @@ def with_neighbours(along: Tensor, around: Tensor) -> Tensor:
 def principal_directions(z: Tensor) -> Tensor:
     """P (C, r) for centred logits z (C, n) of the fitted nodes: all logits up to 20 classes, else r = 400 // C directions."""
     rank = min(len(z), MATRIX_ENTRIES // len(z))
-    return torch.eye(len(z)).to(z) if rank == len(z) else torch.linalg.eigh(z @ z.T)[1].flip(1)[:, :rank]
+    return torch.eye(len(z)).to(z) if rank == len(z) else torch.linalg.eigh(z @ z.T)[1].flip(1)[:, :rank].contiguous()
 
 
 @dataclass(frozen=True, eq=False)

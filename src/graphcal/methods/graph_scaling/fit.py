@@ -255,7 +255,7 @@ class FittedLevel:
 def fit_level(
     design: Design, z: Tensor, y: Tensor, scale: Tensor, groups: list[str], like: dict[str, float]
 ) -> FittedLevel:
-    """The member of a design and its mixture; ``groups`` names the ridges of the shared columns and of x, ``like`` starts them."""
+    """The member of a design and its mixture; ``groups`` names the ridges of shared columns and of x, ``like`` starts them."""
     target, nodes = platt_targets(y, z.T).T, torch.linspace(0, len(y) - 1, min(len(y), MOST_NODES)).round().long()
     problem, names = Problem(design.part(nodes), target[:, nodes], scale), list(dict.fromkeys(groups))
     numbers = torch.tensor([names.index(name) for name in groups])
@@ -275,7 +275,13 @@ def fit_level(
         t, inverse = solve(problem, t, lambdas[group] / problem.n)
     theta, weight = problem.split(t)
     state = {"theta": theta, "weight": weight, "stack": stack, "top": top, **variance_forms(problem, inverse)}
-    return FittedLevel(Level(**state), dict(zip(names, lambdas.tolist())), nodes, log_probs, plain)
+    return FittedLevel(
+        Level(**{k: v.contiguous() for k, v in state.items()}),
+        dict(zip(names, lambdas.tolist())),
+        nodes,
+        log_probs,
+        plain,
+    )
 
 
 def fit_stack(plain: Tensor, member: Tensor, target: Tensor) -> Tensor:
@@ -354,7 +360,7 @@ class GraphScaling:
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> GraphScaled:
         """Fit on the nodes ``on``; ``stop`` is not used."""
         on, nodes = fitting_nodes(out, on), fitting_order(out, on)
-        with one_thread(), torch.inference_mode():
+        with one_thread(), torch.no_grad():
             z, y = _centred(out.logits[nodes]), out.graph.y[nodes]  # (C, n)
             scale = fit_scale(z.T, y)[0]
             state = {"scale": scale, "matrix": columns.principal_directions(z), **self._reading(out, nodes)}
