@@ -53,7 +53,7 @@ model.eval()
 # %%
 out = gc.observe(model, loader=loader(None, (5, 5)))
 calibrate = gc.GraphScaling().fit(out, on=data.val_mask)
-table = calibrate.context(out)  # (N, K): what it reads off the graph around every node, once
+table = calibrate.context_of(out)  # (N, K): what it reads around every node, computed once
 print(out, tuple(table.shape))
 
 # %% [markdown]

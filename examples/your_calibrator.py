@@ -22,8 +22,8 @@ class Scaled(gc.Calibration):
 
     scale: Tensor
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
-        return (self.scale.to(logits) * logits).log_softmax(-1)
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:  # (C, n): classes first
+        return (self.scale.to(logits) * logits).log_softmax(0)
 
 
 # %% [markdown]

@@ -17,8 +17,9 @@ import torch
 from torch.nn.functional import nll_loss
 
 from conftest import random_graph
-from graphcal import persist
-from graphcal.core import Calibration, Outputs
+from graphcal import saving
+from graphcal.core import BLOCK, Calibration, Outputs
+from graphcal.graphs import MemorySums, TracedSums, structure
 from graphcal.methods import CALIBRATORS
 from graphcal.methods.card import idea_of
 from small_outputs import SMALL, model_outputs, permuted, quick, with_logits
@@ -131,8 +132,8 @@ def test_test_labels_are_never_read(name, fitted, out):
 
 
 def test_saved_and_restored_it_gives_the_same(name, fitted, out, tmp_path):
-    path = persist.save(fitted, tmp_path / "calibration.safetensors")
-    restored = persist.restore(path)
+    path = saving.save(fitted, tmp_path / "calibration.safetensors")
+    restored = saving.restore(path)
     assert type(restored) is type(fitted)
     assert torch.equal(restored(out), fitted(out))
     assert repr(restored) == repr(fitted)
@@ -203,11 +204,11 @@ def test_all_state_moves_with_the_module(name, fitted, out):
         assert not [key for key, value in vars(module).items() if isinstance(value, torch.Tensor)]
         assert not [key for key, value in getattr(module, "settings", {}).items() if isinstance(value, torch.Tensor)]
     if torch.cuda.is_available() and not CALIBRATORS[name].card.model:
-        there = persist_copy(fitted).to("cuda")(out.to("cuda"))
+        there = saving_copy(fitted).to("cuda")(out.to("cuda"))
         torch.testing.assert_close(there.cpu(), fitted(out), atol=1e-4, rtol=1e-4)
 
 
-def persist_copy(calibration: Calibration) -> Calibration:
+def saving_copy(calibration: Calibration) -> Calibration:
     parts = dict(calibration.named_children())
     state = {**dict(calibration.named_buffers(recurse=False)), **parts, **calibration.settings}
     return type(calibration)(num_classes=calibration.num_classes, **state)
@@ -223,17 +224,55 @@ def test_applying_needs_no_labels(name, fitted, out):
 
 def test_what_it_reads_off_the_graph_is_its_context(name, fitted, out):
     """Rows of logits with their rows of context are all a calibration needs; without a graph there is no context at all."""
-    if type(fitted).from_context is Calibration.from_context:
-        assert fitted.reads_graph
+    if fitted.needs.whole_graph:
+        assert type(fitted).kernel is Calibration.kernel
         pytest.skip("it runs on the whole graph")
-    context = fitted.context(out)
+    context = fitted.context_of(out)
     assert context.shape[0] == out.num_nodes
-    assert fitted.reads_graph == (context.shape[1] > 0)
-    torch.testing.assert_close(fitted.from_context(out.logits, context), fitted(out), atol=1e-6, rtol=0)
+    assert fitted.needs.edges == (context.shape[1] > 0)
+    torch.testing.assert_close(fitted.log_probs(out.logits, context), fitted(out), atol=1e-6, rtol=0)
     some = torch.randperm(out.num_nodes)[:40]
     torch.testing.assert_close(
-        fitted.from_context(out.logits[some], context[some]), fitted(out)[some], atol=1e-5, rtol=1e-5
+        fitted.log_probs(out.logits[some], context[some]), fitted(out)[some], atol=1e-5, rtol=1e-5
     )
+    rows = fitted.kernel(out.logits.T, context.T).T
+    torch.testing.assert_close(rows.to(out.logits), fitted(out), atol=1e-6, rtol=0)
+
+
+def test_rows_of_more_than_one_block_are_calibrated_alike(name, fitted, out):
+    if fitted.needs.whole_graph:
+        pytest.skip("it runs on the whole graph")
+    times = 2 * BLOCK // out.num_nodes + 1
+    logits, context = out.logits.repeat(times, 1), fitted.context_of(out).repeat(times, 1)
+    expected = fitted(out).repeat(times, 1)
+    torch.testing.assert_close(fitted.log_probs(logits, context), expected, atol=1e-6, rtol=1e-6)
+
+
+def test_context_and_kernel_run_on_any_device(name, fitted, out):
+    """The meta device has shapes and no values: NumPy, ``.cpu()`` and decisions by value fail on it."""
+    if fitted.needs.whole_graph:
+        pytest.skip("it runs on the whole graph")
+    there = saving_copy(fitted).to("meta")
+    logits, edges = out.logits.to("meta"), structure(out.graph).edge_index.to("meta")
+    context = there.context(logits, TracedSums(edges, out.graph.train_mask.to("meta")))
+    assert context.device.type == "meta"
+    assert context.shape == fitted.context_of(out).shape
+    log_probs = there.log_probs(logits, context)
+    assert log_probs.device.type == "meta"
+    assert log_probs.shape == logits.shape
+    assert log_probs.dtype == logits.dtype
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_the_context_is_the_same_in_memory_and_when_traced(name, fitted, out, train):
+    if fitted.needs.whole_graph:
+        pytest.skip("it runs on the whole graph")
+    mask = out.graph.train_mask if train else torch.zeros_like(out.graph.train_mask)
+    facts = replace(structure(out.graph), train_mask=mask)
+    found, expected = (
+        fitted.context(out.logits, graph) for graph in (TracedSums(facts.edge_index, mask), MemorySums(facts))
+    )
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-6, equal_nan=True)
 
 
 def test_the_card_is_filled_in(name):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
-SAVED = Path(__file__).parent / "saved" / "format-3"
+import graphcal as gc
+from conftest import random_graph
+from small_outputs import model_outputs, quick
+
+NAMES = ("ts", "scar", "graph-scaling", "graph-scaling-keep", "isotonic", "gats")
 HEAVY = ("matplotlib", "sklearn", "pyarrow", "duckdb", "typer", "rich", "ray", "pandas", "mlflow", "lightning")
 
 SERVE = """
@@ -26,7 +29,7 @@ class Net(torch.nn.Module):
         return self.last(x, edge_index).log_softmax(-1)
 
 edges = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
-for name in ("ts", "scar", "graph-scaling", "graph-scaling-keep", "isotonic", "gats"):
+for name in {names!r}:
     calibrate = gc.restore({folder!r} + "/" + name + ".safetensors")
     log_probs = gc.CalibratedModel(Net(), calibrate)(torch.randn(5, 4), edges)
     assert log_probs.shape == (5, 3)
@@ -35,7 +38,10 @@ print("served")
 """
 
 
-def test_restoring_and_serving_imports_nothing_heavy():
-    code = SERVE.format(heavy=HEAVY, folder=str(SAVED))
+def test_restoring_and_serving_imports_nothing_heavy(tmp_path):
+    out = model_outputs(random_graph(classes=3), classes=3)
+    for name in NAMES:
+        gc.save(quick(name, epochs=2).fit(out, on=out.graph.val_mask), tmp_path / f"{name}.safetensors")
+    code = SERVE.format(heavy=HEAVY, folder=str(tmp_path), names=NAMES)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "served", done.stderr[-2000:]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphcal import persist
+from graphcal import saving
 from graphcal.bench.presets import build_preset
 from graphcal.methods.temperature import TemperatureScaling
 from graphcal.plugins import Names
@@ -59,7 +59,7 @@ def test_the_example_package_is_found_fits_saves_and_comes_back(installed, tmp_p
     ]()
     fitted = recipe.fit(out, on=out.graph.val_mask)
     assert torch.equal(fitted(out).argmax(-1), out.pred)
-    path = persist.save(fitted, tmp_path / "margin.safetensors")
+    path = saving.save(fitted, tmp_path / "margin.safetensors")
     elsewhere = [sys.executable, "-c", RESTORE, str(path), installed]  # a process that has not imported the package
     found = subprocess.run(elsewhere, check=True, capture_output=True, text=True).stdout
     assert found.split() == ["True", "margin_scaling", "MarginScale"]

@@ -28,7 +28,7 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 EXTRAS = {  # what each extra is for: its packages, and the modules of ours that stand on them
     "ray": ("ray.data", "graphcal.tables.execution", "graphcal.bench.engines"),
     "spark": ("pyspark",),
-    "onnx": ("onnx", "onnxruntime", "onnxscript", "graphcal.exporting"),
+    "onnx": ("onnx", "onnxruntime", "onnxscript", "graphcal.serving.torch_export"),
     "integrations": ("lightning", "torchmetrics", "mlflow", "wandb", "graphcal.integrations.lightning",
                      "graphcal.integrations.torchmetrics", "graphcal.integrations.tracking"),
 }  # fmt: skip

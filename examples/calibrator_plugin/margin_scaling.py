@@ -15,7 +15,7 @@ from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.linear import fit_linear
-from graphcal.engine.scaling import scaled
+from graphcal.engine.scaling import scaled_columns
 from graphcal.methods import Card
 
 SMALLEST_SCALE = 1e-3
@@ -52,6 +52,6 @@ def margin(logits: Tensor) -> Tensor:
 class MarginScale(Calibration):
     theta: Tensor  # (2,)
 
-    def from_context(self, logits: Tensor, context: Tensor) -> Tensor:
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
         theta = self.theta.to(logits)
-        return scaled(logits, (theta[0] + theta[1] * margin(logits)).clamp(min=SMALLEST_SCALE))
+        return scaled_columns(logits, (theta[0] + theta[1] * margin(logits.T)).clamp(min=SMALLEST_SCALE))

@@ -31,10 +31,10 @@ from graphcal.metrics import Measurement as Measurement
 from graphcal.metrics import evaluate as evaluate
 from graphcal.models import BACKBONES as BACKBONES
 from graphcal.observation import observe as observe
-from graphcal.persist import restore as restore
-from graphcal.persist import save as save
 from graphcal.pipeline import run as run
 from graphcal.reports import report as report
+from graphcal.saving import restore as restore
+from graphcal.saving import save as save
 from graphcal.serving import CalibratedModel as CalibratedModel
 from graphcal.study import Study as Study
 from graphcal.tables.calibration import calibrate as calibrate

@@ -25,11 +25,11 @@ from graphcal.explanation import explain_many
 from graphcal.files import sha256_of, write_atomically
 from graphcal.graphs import class_name, node_name
 from graphcal.metrics import METRICS, reference_summary
-from graphcal.persist import installed_versions, save
 from graphcal.reports import build, verdict
 from graphcal.reports.decision_section import backtest_sentence
 from graphcal.reports.maps import node_map
 from graphcal.reports.records import SCHEMA_VERSION
+from graphcal.saving import installed_versions, save
 from graphcal.study import Study, held_out
 
 SHOWN = ("accuracy", "ece", "ece_floor", "true_error")  # in a notebook cell

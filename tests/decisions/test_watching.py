@@ -17,7 +17,7 @@ from graphcal.decisions import priors, watching
 from graphcal.decisions.approval import approve
 from graphcal.decisions.watching import watch, windows_of
 from graphcal.metrics import reference_summary, references
-from graphcal.persist import read_reference
+from graphcal.saving import read_reference
 from small_outputs import model_outputs
 
 

@@ -27,7 +27,6 @@ def test_gats_temperature_node_by_node(out):
         log_bias=torch.tensor(-0.2),
         log_train=torch.tensor(0.4),
         log_near=torch.tensor(-0.3),
-        train_keys=torch.empty(0, dtype=torch.long),
     )
     facts, z = structure(out.graph), out.logits
     conf = z.softmax(-1).max(-1).values

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 import graphcal as gc
 from conftest import random_graph
-from graphcal import persist
+from graphcal import saving
 from graphcal.core import Outputs, blinded
 from graphcal.engine.graph_columns import ALONE, GRAPH_FACTS
 from graphcal.engine.node_order import fitting_order
@@ -56,7 +56,7 @@ def test_it_needs_neither_the_final_layer_nor_the_edges(out):
     for known in (replace(out, final=None), Outputs(out.logits, bare)):
         fitted = GraphScaling().fit(known, on=on)
         assert unseen_nll(fitted(known), out.graph) < unseen_nll(out.logits.log_softmax(-1), out.graph)
-    assert fitted.context(known).shape == (out.num_nodes, 0)
+    assert fitted.context_of(known).shape == (out.num_nodes, 0)
     # fitted with edges and met without: the plain form
     fitted = GraphScaling().fit(out, on=on)
     lost = Outputs(out.logits, bare, out.final)
@@ -66,12 +66,12 @@ def test_it_needs_neither_the_final_layer_nor_the_edges(out):
 
 def test_context_and_logits_are_all_it_reads(out):
     fitted = GraphScaling().fit(out, on=out.graph.val_mask)
-    context = fitted.context(out)
+    context = fitted.context_of(out)
     some = torch.tensor([3, 600, 41])
-    torch.testing.assert_close(fitted.from_context(out.logits[some], context[some]), fitted(out)[some])
+    torch.testing.assert_close(fitted.log_probs(out.logits[some], context[some]), fitted(out)[some])
     unknown = torch.full_like(context[some], torch.nan)
     plain = (fitted.scale * out.logits[some].double()).log_softmax(-1).float()
-    torch.testing.assert_close(fitted.from_context(out.logits[some], unknown), plain)
+    torch.testing.assert_close(fitted.log_probs(out.logits[some], unknown), plain)
     assert fitted.hops == 2
 
 
@@ -82,15 +82,15 @@ def test_it_exports(out):
             self.calibration = calibration
 
         def forward(self, logits, context):
-            return self.calibration.from_context(logits, context)
+            return self.calibration.log_probs(logits, context)
 
     fitted = GraphScaling(predictions="keep").fit(out, on=out.graph.val_mask)
-    context = fitted.context(out)
+    context = fitted.context_of(out)
     context[5] = torch.nan
     rows = {0: torch.export.Dim("rows", min=2, max=10_000)}
     program = torch.export.export(Served(fitted), (out.logits[:50], context[:50]), dynamic_shapes=(rows, rows))
     said = program.module()(out.logits[:80], context[:80])
-    torch.testing.assert_close(said, fitted.from_context(out.logits[:80], context[:80]))
+    torch.testing.assert_close(said, fitted.log_probs(out.logits[:80], context[:80]))
 
 
 def test_the_context_by_hand():
@@ -101,7 +101,7 @@ def test_the_context_by_hand():
     graph.num_nodes = 5
     known = Outputs(logits, graph)
     fitted = GraphScaling(labelled_neighbours=True).fit(known, on=torch.tensor([0, 1, 1, 1, 1]).bool())
-    context = fitted.context(known)
+    context = fitted.context_of(known)
     assert context.shape == (5, GRAPH_FACTS + 8)
     assert context[4].isnan().all()  # one such node among four fitted ones is not enough
     assert context[0, 0].isnan()  # whether a training node is next to the training set means nothing
@@ -124,8 +124,10 @@ def test_a_nodes_own_label_never_reaches_its_context(out):
     fitted = GraphScaling(labelled_neighbours=True).fit(out, on=on)
     node = int(on.nonzero()[0])
     other = persist_with_label(fitted, node, (int(out.graph.y[node]) + 1) % 4)
-    torch.testing.assert_close(other.context(out)[node], fitted.context(out)[node], equal_nan=True)
-    assert not torch.equal(other.context(out).nan_to_num(), fitted.context(out).nan_to_num())  # but its neighbours'
+    torch.testing.assert_close(other.context_of(out)[node], fitted.context_of(out)[node], equal_nan=True)
+    assert not torch.equal(
+        other.context_of(out).nan_to_num(), fitted.context_of(out).nan_to_num()
+    )  # but its neighbours'
 
 
 def persist_with_label(fitted, node: int, label: int):
@@ -150,7 +152,7 @@ def test_labels_of_neighbours_are_read_on_the_graph_of_the_fit_alone(out):
     def of_labels(edge_index, nodes, train_mask):
         graph = Data(edge_index=edge_index, num_nodes=nodes, train_mask=train_mask)
         logits = torch.cat([out.logits, out.logits[: nodes - out.num_nodes]])
-        return fitted.context(Outputs(logits, graph))[:, -width:].nan_to_num()
+        return fitted.context_of(Outputs(logits, graph))[:, -width:].nan_to_num()
 
     edges, train, N = out.graph.edge_index, out.graph.train_mask, out.num_nodes
     assert of_labels(edges, N, train).abs().sum() > 0
@@ -282,7 +284,7 @@ def test_enough_nodes_without_neighbours_have_a_term_of_their_own(out):
     logits = torch.where(lonely[:, None], 6 * out.logits, out.logits)  # over-confident where nobody is around
     known = replace(out, graph=graph, logits=logits)
     fitted = GraphScaling().fit(known, on=graph.val_mask)
-    assert not fitted.context(known)[lonely].isnan()[:, 1:].any()
+    assert not fitted.context_of(known)[lonely].isnan()[:, 1:].any()
     ts = TemperatureScaling().fit(known, on=graph.val_mask)
     mask = lonely & graph.test_mask
     mine, theirs = (nll_loss(c(known)[mask].double(), graph.y[mask]) for c in (fitted, ts))
@@ -291,11 +293,11 @@ def test_enough_nodes_without_neighbours_have_a_term_of_their_own(out):
 
 def test_facts_far_from_the_fitted_ones_are_not_extrapolated_to(out):
     fitted = GraphScaling().fit(out, on=out.graph.val_mask)
-    context = fitted.context(out)[:1]
+    context = fitted.context_of(out)[:1]
     logits = out.logits[:1]
     far, further = context.clone(), context.clone()
     far[0, 3], further[0, 3] = 20.0, 2000.0  # log degree
-    torch.testing.assert_close(fitted.from_context(logits, far), fitted.from_context(logits, further))
+    torch.testing.assert_close(fitted.log_probs(logits, far), fitted.log_probs(logits, further))
 
 
 # ------------------------------------------------------------------------------------------------------------- contracts
@@ -318,7 +320,7 @@ def test_knowing_the_training_set_is_optional(out):
 def test_other_forms_keep_the_contract(recipe, out, tmp_path):
     on = out.graph.val_mask
     fitted = recipe.fit(out, on=on)
-    restored = persist.restore(persist.save(fitted, tmp_path / "c.safetensors"))
+    restored = saving.restore(saving.save(fitted, tmp_path / "c.safetensors"))
     assert torch.equal(restored(out), fitted(out))
     blind = replace(out, graph=blinded(out.graph))
     torch.testing.assert_close(recipe.fit(blind, on=on)(blind), fitted(out))

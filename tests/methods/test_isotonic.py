@@ -12,7 +12,7 @@ from sklearn.isotonic import IsotonicRegression
 from torch_geometric.data import Data
 
 from conftest import random_graph
-from graphcal import persist
+from graphcal import saving
 from graphcal.core import Outputs
 from graphcal.methods import Isotonic, KeptIsotonic
 from graphcal.methods.isotonic import MonotoneCurves, interpolate
@@ -112,10 +112,10 @@ def test_a_two_class_file_of_an_older_version_keeps_predictions(tmp_path):
     x, y = torch.tensor([[0.2, 0.4, 0.6, 0.8]]), torch.tensor([[0.1, 0.3, 0.7, 0.9]])
     about = {"fitting_nodes": 4, "nodes": 4, "edges": None, "undirected": None, "fingerprint": "", "class_names": None}
     older = MonotoneCurves(x=x, y=y, one_vs_rest=False, num_classes=2, fitted_on=about)
-    path = persist.save(older, tmp_path / "older.safetensors")
+    path = saving.save(older, tmp_path / "older.safetensors")
     with safe_open(path, "pt") as file:
         assert json.loads(file.metadata()["graphcal"])["class"] == "MonotoneCurves"
     logits = torch.tensor([0.3, 0.7]).log()[None]
-    probs = persist.restore(path)(Outputs(logits, Data(num_nodes=1))).exp()[0]
+    probs = saving.restore(path)(Outputs(logits, Data(num_nodes=1))).exp()[0]
     a, b = 0.2 + 1e-3 * 0.3, 0.8 + 1e-3 * 0.7
     torch.testing.assert_close(probs, torch.tensor([a / (a + b), b / (a + b)]))

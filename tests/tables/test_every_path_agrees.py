@@ -18,11 +18,10 @@ import graphcal as gc
 from children import child, kill_after
 from graphcal.__main__ import main
 from graphcal.files import one_process
-from graphcal.persist import checksum
-from graphcal.tables.columnar import calibrated_block
+from graphcal.saving import checksum
 from graphcal.tables.fitted_tables import FittedTable
 from graphcal.tables.reading import read_table
-from graphcal.tables.scorer import scorer_of
+from graphcal.tables.scorer import calibrated_block, scorer_of
 from graphcal.tables.scoring import score
 
 N, C = 1500, 4

@@ -14,11 +14,11 @@ import graphcal as gc
 from children import child, kill_after
 from graphcal.methods import CALIBRATORS
 from graphcal.tables import disk_contexts, edge_blocks, scoring
-from graphcal.tables.columnar import calibrated_block
 from graphcal.tables.disk_columns import DiskColumns
-from graphcal.tables.disk_contexts import DiskGraph, context_on_disk, is_known_on_disk
+from graphcal.tables.disk_contexts import DiskSums
 from graphcal.tables.edge_blocks import write_blocks
 from graphcal.tables.row_numbers import RowNumbers
+from graphcal.tables.scorer import calibrated_block
 from graphcal.tables.scoring import score
 
 N, C = 700, 4
@@ -69,18 +69,17 @@ def on_disk(out, folder, train=True):
     mask = DiskColumns.make(folder / "train", 1, N, "uint8") if train else None
     if mask is not None:
         mask.write(0, out.graph.train_mask.numpy()[None])
-    return DiskGraph(logits, blocks, mask, folder, workers=2)
+    return logits, DiskSums(blocks, mask, folder, workers=2)
 
 
 @pytest.mark.parametrize("train", [True, False])
 @pytest.mark.parametrize("name", METHODS)
 def test_facts_from_files_are_those_of_the_calibration(out, fitted, tmp_path, name, train):
-    graph = on_disk(out, tmp_path / "g", train)
-    width, rows_of = context_on_disk(fitted[name], graph)
-    found = torch.cat([rows_of(part) for part in graph.parts()])
+    logits, graph = on_disk(out, tmp_path / "g", train)
+    found = torch.from_numpy(fitted[name].context(logits, graph).read(EVERYTHING).T)
     seen = out.graph if train else Data(edge_index=out.graph.edge_index, num_nodes=N)
-    expected = fitted[name].context(gc.Outputs(out.logits, seen))
-    assert found.shape == (N, width) == expected.shape
+    expected = fitted[name].context_of(gc.Outputs(out.logits, seen))
+    assert found.shape == expected.shape
     torch.testing.assert_close(found.double(), expected.double(), atol=2e-6, rtol=2e-6, equal_nan=True)
 
 
@@ -89,14 +88,14 @@ def test_facts_from_files_are_those_of_the_calibration(out, fitted, tmp_path, na
 def test_graph_scaling_by_blocks_equals_the_calibration(out, fitted, name, without_context):
     calibration = fitted[name]
     assert int((calibration.weights > 0).sum()) > 4  # a stack, not its fallback
-    context = calibration.context(out)
+    context = calibration.context_of(out)
     context[:200] = torch.nan  # nodes whose neighbourhood is not known
     if without_context:
         alone = gc.Outputs(out.logits, Data(y=out.graph.y, val_mask=out.graph.val_mask, num_nodes=N))
         calibration = CALIBRATORS[name]().fit(alone, on=alone.graph.val_mask)
-        context = calibration.context(alone)
-    expected = calibration.from_context(out.logits, context).exp().numpy()
-    given = context.numpy() if context.shape[1] else None
+        context = calibration.context_of(alone)
+    expected = calibration.log_probs(out.logits, context).exp().numpy()
+    given = context.numpy().T if context.shape[1] else None
     probs, pred = calibrated_block(calibration, list(out.logits.numpy().T), given)
     np.testing.assert_allclose(probs.T, expected, atol=1e-6)
     np.testing.assert_array_equal(pred, probs.argmax(0))
@@ -161,16 +160,6 @@ def test_scores_equal_those_in_memory(out, fitted, tmp_path, ids, form, edges):
     np.testing.assert_allclose(probabilities(tmp_path / "out"), fitted["graph-scaling"](out).exp(), atol=1e-6)
     assert not list((tmp_path / "out").glob(".*"))
     assert {"reading predictions", "sorting edges", "reading neighbourhoods", "scoring"} <= set(stages)
-
-
-def test_what_is_read_in_memory_gives_the_same(out, fitted, tmp_path, monkeypatch):
-    """A calibration of another package says what it reads by its own function alone."""
-    preds, path, train = written(out, tmp_path / "in", "shuffled")
-    saved = gc.save(fitted["graph-scaling-keep"], tmp_path / "c.safetensors")
-    assert is_known_on_disk(fitted["graph-scaling-keep"])
-    monkeypatch.setattr("graphcal.tables.contexts.is_known_on_disk", lambda calibration: False)
-    score(saved, preds, tmp_path / "out", path, train)
-    np.testing.assert_allclose(probabilities(tmp_path / "out"), fitted["graph-scaling-keep"](out).exp(), atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,11 @@ import torch
 import graphcal as gc
 from children import child, kill_after
 from graphcal.methods import CALIBRATORS
-from graphcal.tables.columnar import calibrated_block
 from graphcal.tables.jobs import jobs_of
 from graphcal.tables.kinds import Kind
 from graphcal.tables.layouts import TableLayout
 from graphcal.tables.profiles import Profile, drift, drift_text
-from graphcal.tables.scorer import Scorer
+from graphcal.tables.scorer import Scorer, calibrated_block
 from graphcal.tables.scoring import score
 from graphcal.tables.sources import source_of
 from small_outputs import model_outputs
@@ -114,8 +113,8 @@ scoring.score(*sys.argv[1:], workers=1)
 
 
 def test_killed_three_times_and_resumed_it_gives_the_same_bytes(folder, tmp_path, monkeypatch):
-    score(folder / "ts.safetensors", folder / "preds", tmp_path / "whole")
     monkeypatch.setattr("graphcal.tables.scoring.BATCH", 50)
+    score(folder / "ts.safetensors", folder / "preds", tmp_path / "whole")
     seen, out = [], tmp_path / "killed"
     for batches in (3, 14, 16):  # of ten for each shard
         kill_after(child(SLOWLY, folder / "ts.safetensors", folder / "preds", out), batches)
@@ -205,10 +204,10 @@ def test_a_full_disk_is_said_and_leaves_nothing(folder, tmp_path):
 def test_blocks_by_class_equal_the_calibration_itself(name, context):
     out = model_outputs()
     calibration = CALIBRATORS[name]().fit(out, on=out.graph.val_mask)
-    nearby = calibration.context(out)
+    nearby = calibration.context_of(out)
     nearby = nearby if context else torch.full_like(nearby, torch.nan)
-    expected = calibration.from_context(out.logits, nearby)
-    given = nearby.numpy() if nearby.shape[1] else None
+    expected = calibration.log_probs(out.logits, nearby)
+    given = nearby.numpy().T if nearby.shape[1] else None
     probs, pred = calibrated_block(calibration, list(out.logits.numpy().T), given)
     np.testing.assert_allclose(probs.T, expected.exp().numpy(), atol=1e-6)
     top = expected.topk(2).values
@@ -219,7 +218,7 @@ def test_blocks_by_class_equal_the_calibration_itself(name, context):
 def test_scar_weights_that_would_change_a_prediction_are_capped_in_blocks():
     out = model_outputs()
     calibration = gc.SCAR(alpha=5.0, beta=-5.0).fit(out, on=out.graph.val_mask)
-    probs, pred = calibrated_block(calibration, list(out.logits.numpy().T), calibration.context(out).numpy())
+    probs, pred = calibrated_block(calibration, list(out.logits.numpy().T), calibration.context_of(out).numpy().T)
     np.testing.assert_allclose(probs.T, calibration(out).exp().numpy(), atol=1e-6)
     assert (pred == out.pred.numpy()).all()
 

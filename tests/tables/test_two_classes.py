@@ -16,8 +16,8 @@ from graphcal.cli import main
 from graphcal.methods.graph_scaling import GraphScaled
 from graphcal.methods.isotonic import PositiveCurve
 from graphcal.methods.platt import Sigmoids
-from graphcal.tables.columnar import calibrated_block
 from graphcal.tables.estimator import CalibratedScores
+from graphcal.tables.scorer import calibrated_block
 from graphcal.tables.two_classes import is_far, shift_of
 
 

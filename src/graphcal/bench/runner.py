@@ -26,7 +26,7 @@ from graphcal.bench.spec import Cell, Job, TrainingGroup
 from graphcal.engine.threads import one_thread
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics import Scores, reliability
-from graphcal.persist import installed_versions
+from graphcal.saving import installed_versions
 from graphcal.study import FittedRun, Study
 
 

@@ -49,7 +49,7 @@ def watch(
     graphcal watch calibrator.safetensors today.parquet --time week
     """
     from graphcal.decisions.watching import watch as compare
-    from graphcal.persist import read_reference
+    from graphcal.saving import read_reference
     from graphcal.tables.layouts import is_calibrated
     from graphcal.tables.reading import read_table
 

@@ -37,6 +37,7 @@ from graphcal.methods.card import Card
 
 FEW_NODES = 30  # fitting nodes: fewer cannot carry a weight of their own
 SMALLEST_SCALE = 1e-3  # of s: logits are never turned over
+LEAST_LEAD = 1e-20  # far below a unit in the last place of any logit; divides by `tiny` to a weight that caps nothing
 NEAR, TRAINING = 1, 2  # where a node is; 0: elsewhere
 
 
@@ -63,20 +64,18 @@ def pull_weights(side: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
 
 def guarded_pull(z: Tensor, t: Tensor, w: Tensor, pred: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Log-probabilities (C, n) that keep the predictions, and the weights (n,) after the cap."""
-    lead = _lead(z if scale is None else scale * z, pred)  # (C, n) of the predicted class over every class
-    lost = -_lead(t - z if scale is None else t, pred) * w.sign()  # for each unit of |w|
-    room = torch.where(lost > 0, lead / lost.clamp(min=torch.finfo(z.dtype).tiny), torch.inf)
+    base, direction = (z, t - z) if scale is None else (scale * z, t)
+    own = pred[None]
+    lead = base.gather(0, own) - base  # (C, n) of the predicted class over every class
+    lost = (direction - direction.gather(0, own)) * w.sign()  # for each unit of |w|
+    room = (lead + LEAST_LEAD) / lost.clamp(min=torch.finfo(z.dtype).tiny)  # vast where nothing is lost
     cap = room.amin(0) * (1 - 1e-3)  # keep a thousandth of the lead: rounding must not decide
-    w = torch.where(w.abs() > cap, w.sign() * cap, w)
-    log_probs = pull(z, t, w, scale).log_softmax(0)
+    w = torch.copysign(torch.minimum(w.abs(), cap), w)
+    log_probs = (base + w * direction).log_softmax(0)
     same = (
         first_largest(log_probs) == pred
     )  # a lead of a few ulps can still be rounded away: such a node keeps its logits
     return torch.where(same, log_probs, z.log_softmax(0)), w
-
-
-def _lead(z: Tensor, pred: Tensor) -> Tensor:
-    return z.gather(0, pred[None]) - z
 
 
 @dataclass(frozen=True)
@@ -147,6 +146,8 @@ class CentroidPull(Calibration):
         """Eq. 10, then Eq. 9; a node whose side is unknown (NaN) is taken to be elsewhere."""
         side = context[0]
         log_probs, _ = self.pulled(logits, first_largest(logits), self._wanted(side))
+        if not self.temperature:  # w = 0 has left the training nodes alone
+            return log_probs
         return torch.where(side == TRAINING, logits.log_softmax(0), log_probs)
 
     def pulled(self, z: Tensor, pred: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:

@@ -109,9 +109,9 @@ def _served(
         if way == "batch":
             log_probs = _off_the_batch(calibration, seen, batches, run)
         else:
-            table = calibration.context(whole)
+            table = calibration.context_of(whole)
             rows = table if way == "table" else torch.full_like(table, torch.nan)
-            log_probs = calibration.from_context(seen.logits, rows)
+            log_probs = calibration.log_probs(seen.logits, rows)
     return FittedRun(calibration, log_probs, 0.0, 0.0)
 
 

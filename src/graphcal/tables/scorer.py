@@ -22,7 +22,8 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from graphcal.core import BLOCK, Calibration, first_largest
+from graphcal.core import BLOCK, Calibration
+from graphcal.metrics.inputs import first_largest
 from graphcal.tables.blocks import check_columns, numbers_of, scores_of
 from graphcal.tables.classes import Classes, number_type
 from graphcal.tables.fitted_tables import FittedTable
@@ -74,7 +75,7 @@ class Scorer:
         logits = self.logits(batch, where, first_row)
         known = context(len(logits[0])) if callable(context) else context
         probs, pred = calibrated_block(self.calibration, logits, known)
-        conf = confidence_of(probs, pred)
+        conf: Array = probs.max(0)
         added = calibrated_columns(batch, self.layout, self.classes, probs, pred, conf, where)
         made = with_columns(batch, added, () if self.keep_scores else self.layout.scores)
         return made, Profile.of(conf, pred, len(self.classes))
@@ -107,9 +108,9 @@ def calibrated_block(
         z = torch.from_numpy(np.stack([column[rows] for column in logits]))
         around = z[:0] if context is None else torch.from_numpy(np.ascontiguousarray(context[:, rows]))
         with torch.inference_mode():
-            log_probs = calibration.kernel(z, around)
-            torch.exp(log_probs, out=torch.from_numpy(probs[:, rows]))
-            pred[rows] = first_largest(log_probs).numpy()
+            log_probs = calibration.kernel(z, around).numpy()
+        np.exp(log_probs, out=probs[:, rows], casting="same_kind")
+        pred[rows] = first_largest(log_probs)[1]
     return probs, pred
 
 

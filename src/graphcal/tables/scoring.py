@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from graphcal.engine.threads import one_thread
 from graphcal.files import atomic_file, check_writable, write_atomically
-from graphcal.persist import restore
+from graphcal.saving import restore
 from graphcal.tables.contexts import GraphFiles, Progress, TableContext, edges_context
 from graphcal.tables.execution import made_ahead, run_jobs
 from graphcal.tables.exporting import parquet_writer

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from graphcal.core import Calibration, Needs, first_largest
-from graphcal.engine.scaling import raised
+from graphcal.engine.scaling import keep_top
 from graphcal.graphs import Columns, GraphSums
 from graphcal.methods.graph_scaling import columns
 from graphcal.methods.graph_scaling.columns import Components, Design
@@ -107,7 +107,7 @@ class GraphScaled(Calibration):
             log_probs = torch.where(present, _mixture(self.extra, plain, self.design(z, around, extra), top), log_probs)
         if self.edges:
             log_probs = torch.where(around[0].isnan(), plain, log_probs)
-        return log_probs if top is None else raised(log_probs, top)
+        return log_probs if top is None else keep_top(log_probs, top.to(log_probs))
 
     @property
     def width(self) -> int:

@@ -146,6 +146,5 @@ class FreeTemperature(Calibration):
         return float(1 / self.scale)
 
     def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
-        if float(self.scale) > 0:
-            return scaled_columns(logits, self.scale)
-        return (self.scale.to(logits) * logits).log_softmax(0)
+        scale = self.scale.to(logits)
+        return torch.where(scale > 0, scaled_columns(logits, scale), (scale * logits).log_softmax(0))

@@ -1,0 +1,242 @@
+"""A model and its calibration in one module, with the model's own forward signature.
+
+*The graph* is read off the call: ``x`` and ``edge_index``, ``adj_t``, a `Data`, dicts of a heterogeneous graph. A calibration
+that does not read the graph needs none.
+
+*Training nodes* are those of the call's ``train_mask``, else of ``train_mask=``. A calibration that reads them (SCAR) warns where
+neither is given, and takes every node to be far from the training set.
+
+*Modes*: the model runs under ``torch.autocast`` and ``torch.inference_mode`` as you set them; the calibration computes in the
+precision of its tensors.
+
+*Missing neighbours*: a sampled batch (`graphcal.serving.sampled_batches`), or a model that returns its first rows only, does not
+show the neighbours that a calibration reads. Pass ``context``, a table made once on the whole graph by
+``calibration.context_of(out)``; rows are looked up by ``n_id``, which the batch carries or the call names (``n_id=``). Without
+it, and for nodes newer than the table, such nodes get the plain form of the calibration, which reads logits alone.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from graphcal.checks import as_float, check_mask, normalisation_of
+from graphcal.core import Calibration, Outputs
+from graphcal.graphs import without_autocast
+from graphcal.observation import Pick, observe
+from graphcal.observation.calls import Call, evaluating, picked, signature_of, unwrapped, weighted_call
+from graphcal.observation.endings import logits_of
+from graphcal.observation.graph_views import graph_of_call
+from graphcal.observation.seen_models import SeenModel, two_columns
+from graphcal.observation.watching import WatchedPass, watched
+from graphcal.serving.sampled_batches import is_sampled, rows_of
+from graphcal.serving.torch_export import Exportable
+
+USER = 6  # frames from a method that `_calibrated` calls to the line that called the model
+
+
+class CalibratedModel(nn.Module):
+    """A model and its calibration in one module: the model's own forward signature, calibrated log-probabilities out.
+
+    It is in evaluation mode, and runs the model in it, until ``train()`` is called on it. ``train_mask`` says which nodes of
+    the graph that is served are training nodes. ``pick`` names the logits among several tensors, ``node_type`` the nodes of a
+    heterogeneous graph, as in `observe`; ``as_graph(*args, **kwargs) -> Data`` serves calls in which no edges are found,
+    ``context`` sampled batches.
+
+    >>> import graphcal as gc
+    >>> data = gc.synthetic(500, seed=0)
+    >>> run = gc.train(data, training=gc.Training(epochs=5), seeds=1)[0]
+    >>> calibrate = gc.TemperatureScaling().fit(run.outputs, on=data.val_mask)
+    >>> served = gc.CalibratedModel(run.model, calibrate)
+    >>> served(data.x, data.edge_index).shape  # log-probabilities
+    torch.Size([500, 5])
+    >>> served.settings, served.tensors  # saved with it: pick and node_type, context and train_mask
+    ({}, {})
+    """
+
+    SETTINGS: ClassVar[tuple[str, ...]] = ("pick", "node_type")
+    TENSORS: ClassVar[tuple[str, ...]] = ("context", "train_mask")
+
+    def __init__(
+        self,
+        model: nn.Module,
+        calibration: Calibration,
+        train_mask: Any = None,
+        *,
+        pick: Pick | None = None,
+        node_type: str | None = None,
+        as_graph: Callable[..., Data] | None = None,
+        context: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.calibration = calibration
+        if context is not None:
+            self._check_context(context)
+        self.register_buffer("_context", context, persistent=False)
+        self._train_mask = train_mask
+        self._pick, self._node_type, self._as_graph = pick, node_type, as_graph
+        self.eval()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments ``pick``, ``node_type`` and ``as_graph``, where they were given."""
+        given = {"pick": self._pick, "node_type": self._node_type, "as_graph": self._as_graph}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The arguments ``context`` and ``train_mask``, where they were given."""
+        given = {"context": self._context, "train_mask": self._train_mask}
+        return {name: torch.as_tensor(value) for name, value in given.items() if value is not None}
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Calibrated log-probabilities (N, C) of a call of the model; ``n_id=`` names the nodes of a sampled batch."""
+        n_id = kwargs.pop("n_id", None) if "n_id" not in signature_of(self.model) else None
+        call = Call(args, kwargs)
+        with nullcontext() if self.training else evaluating(self.model):
+            logits, model = self._logits(call)
+        with without_autocast(logits.device):
+            return self._calibrated(call, logits, model, n_id)
+
+    def _calibrated(self, call: Call, logits: Tensor, model: SeenModel, n_id: Any) -> Tensor:
+        needs = self.calibration.needs
+        if not (needs.edges or needs.hidden or needs.inputs):
+            self._check_classes(logits)
+            return self.calibration.log_probs(logits, self.calibration.unknown_context(logits))
+        graph = self._graph(call)
+        if n_id is not None:
+            graph.n_id = n_id
+        if is_sampled(graph, self.calibration.fitted_on) or has_fewer_rows(logits, graph):
+            return self._without_neighbours(logits, graph)
+        graph.num_nodes = len(logits)
+        self._set_training_nodes(graph)
+        with torch.no_grad() if needs.whole_graph else nullcontext():
+            log_probs: Tensor = self.calibration(self._outputs(logits, graph, model, call))
+        return log_probs
+
+    def exportable(self) -> Exportable:
+        """For ``torch.export`` and ONNX: tensors in, tensors out, no checks (`Exportable`).
+
+        >>> import graphcal as gc
+        >>> from torch_geometric.nn import GCNConv
+        >>> data = gc.synthetic(500, seed=0)
+        >>> model = GCNConv(data.num_features, data.num_classes)
+        >>> calibrate = gc.TemperatureScaling().fit(gc.observe(model, data), on=data.val_mask)
+        >>> gc.CalibratedModel(model, calibrate).exportable()(data.x, data.edge_index).shape
+        torch.Size([500, 5])
+        """
+        return Exportable(unwrapped(self.model), self.calibration, self._pick)
+
+    def _logits(self, call: Call) -> tuple[Tensor, SeenModel]:
+        """Logits (N, C), and the model to be run again for calibrations that do."""
+        inner = unwrapped(self.model)
+        name = type(inner).__name__
+
+        def run(edge_weight: Tensor | None, model: nn.Module = inner) -> Tensor:
+            given = call if edge_weight is None else weighted_call(call, edge_weight)
+            output = model(*given.args, **given.kwargs)
+            if self._pick is None and isinstance(output, dict) and self._node_type in output:
+                output = output[self._node_type]
+            return as_float(picked(output, self._pick, name))
+
+        if (
+            self.model is not inner
+        ):  # a compiled model is run as it is; its softmax, if it ends in one, is seen in the other
+            output = run(None, self.model)
+            logits, _ = logits_of(output, WatchedPass(), name)
+            if logits is output and normalisation_of(two_columns(logits)) is None:
+                return two_columns(as_float(logits)), SeenModel(inner, run, WatchedPass(), None)
+        output, watch = watched(lambda: run(None))
+        logits, ending = logits_of(output, watch, name)
+        return two_columns(as_float(logits)), SeenModel(inner, run, watch, ending)
+
+    def _graph(self, call: Call) -> Data:
+        graph = self._as_graph(*call.args, **call.kwargs) if self._as_graph else None
+        if graph is None:
+            graph = graph_of_call(self.model, call, self._node_type)
+        if graph is None:
+            raise ValueError(
+                f"CalibratedModel found no edges among the arguments ({', '.join(signature_of(self.model))}) of "
+                f"{type(unwrapped(self.model)).__name__}.forward, and {type(self.calibration).__name__} reads the graph: pass "
+                "as_graph=lambda *args, **kwargs: Data(x=..., edge_index=...)"
+            )
+        return graph
+
+    def _set_training_nodes(self, graph: Data) -> None:
+        if graph.get("train_mask") is not None:
+            return
+        if self._train_mask is not None:
+            graph.train_mask = check_mask(self._train_mask, int(graph.num_nodes), "train_mask", may_be_empty=True)
+        elif self.calibration.needs.training and self.calibration.fitted_on.get("training_nodes"):
+            warnings.warn(
+                f"{type(self.calibration).__name__} reads which nodes are training nodes, and no train_mask was given: every "
+                "node is taken to be far from them. Pass CalibratedModel(..., train_mask=), all False if the graph has none.",
+                stacklevel=USER,
+            )
+
+    def _outputs(self, logits: Tensor, graph: Data, model: SeenModel, call: Call) -> Outputs:
+        """Outputs of this call; `Outputs.hidden` is what `Calibration.context` gets as ``hidden``."""
+        if not self.calibration.needs.hidden:
+            return Outputs(logits, graph, model=replace(model, edge_index=graph.get("edge_index")))
+        return observe(self.model, graph, call=lambda module, _: module(*call.args, **call.kwargs), pick=self._pick)
+
+    def _without_neighbours(self, logits: Tensor, graph: Data) -> Tensor:
+        """Log-probabilities with rows of the table as context; NaN where there are none."""
+        self._check_classes(logits)
+        name = type(self.calibration).__name__
+        if self.calibration.needs.whole_graph:
+            raise ValueError(
+                f"{name} needs the logits and the edges of the whole graph, but this is a sampled batch, or the model returned "
+                "fewer rows than there are nodes. Call it on the whole graph, or choose another calibrator."
+            )
+        table, ids = self.get_buffer("_context") if self._context is not None else None, graph.get("n_id")
+        if table is None or ids is None:
+            lacks = "n_id=" if ids is None else "context=calibration.context_of(out) of the whole graph"
+            warnings.warn(
+                f"neighbours are missing in this call: it gets the plain form of {name}. For all of it give CalibratedModel "
+                f"{lacks}",
+                stacklevel=USER,
+            )
+            return self.calibration.log_probs(logits, self.calibration.unknown_context(logits))
+        if len(ids) < len(logits):
+            raise ValueError(
+                f"n_id names {len(ids)} nodes, but the model returned {len(logits)} rows: give one for each"
+            )
+        return self.calibration.log_probs(logits, rows_of(table, ids[: len(logits)]))
+
+    def _check_context(self, context: Tensor) -> None:
+        if not isinstance(context, Tensor) or context.dim() != 2 or not context.is_floating_point():
+            came = (
+                f"{tuple(context.shape)} of {context.dtype}" if isinstance(context, Tensor) else type(context).__name__
+            )
+            raise ValueError(f"context must be the table (N, K) that calibration.context_of(out) gives; got {came}")
+        if self.calibration.needs.whole_graph or self.calibration.num_classes is None:
+            return
+        width = self.calibration.unknown_context(context.new_zeros(1, self.calibration.num_classes)).shape[1]
+        if context.shape[1] != width:
+            raise ValueError(
+                f"context has {context.shape[1]} columns, but {type(self.calibration).__name__} reads {width}: make it with "
+                "context_of(out) of the same calibration"
+            )
+
+    def _check_classes(self, logits: Tensor) -> None:
+        if self.calibration.num_classes not in (None, logits.shape[1]):
+            raise ValueError(
+                f"this calibration was fitted on {self.calibration.num_classes} classes, the logits have {logits.shape[1]}"
+            )
+
+
+def has_fewer_rows(logits: Tensor, graph: Data) -> bool:
+    """The model answered for some of its nodes only."""
+    if "num_nodes" in graph or graph.get("x") is not None:
+        return len(logits) < int(graph.num_nodes)
+    edges = graph.get("edge_index")
+    return edges is not None and edges.numel() > 0 and len(logits) <= int(edges.max())

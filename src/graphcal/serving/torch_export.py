@@ -1,0 +1,98 @@
+"""A calibrated model for ``torch.export`` and ONNX: tensors in, log-probabilities out, on graphs of any size.
+
+    program = export_program(calibrated, data)        torch.export; runs without graphcal
+    export_onnx(calibrated, data, "model.onnx")       ONNX; runs in ONNX Runtime, without Python if need be
+
+Nothing in it depends on the values: inputs are not checked, and without ``train_mask`` no node is a training node. The context is
+that of `Calibration.context`, with sums over neighbours written as sums over edges.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from graphcal.core import Calibration
+from graphcal.graphs import TracedSums, isolated_nodes, simple_edges
+from graphcal.observation.calls import picked
+from graphcal.observation.seen_models import as_columns, two_columns
+from graphcal.observation.watching import ENDINGS, watched
+
+
+class Exportable(nn.Module):
+    """``forward(x, edge_index, train_mask=None, edge_weight=None)``, the last for models that take weights of the edges."""
+
+    def __init__(self, model: nn.Module, calibration: Calibration, pick: Any = None) -> None:
+        super().__init__()
+        needs = calibration.needs
+        if needs.whole_graph or needs.same_graph or needs.hidden:
+            raise ValueError(
+                f"{type(calibration).__name__} cannot be exported: it needs the whole graph, the graph of the fit, or the "
+                "model's last representation. Choose a calibrator that reads logits and neighbours."
+            )
+        self.model, self.calibration, self._pick = model, calibration, pick
+        self.eval()
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, train_mask: Tensor | None = None, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        weights = {} if edge_weight is None else {"edge_weight": edge_weight}
+        name = type(self.model).__name__
+        output, watch = watched(lambda: picked(self.model(x, edge_index, **weights), self._pick, name))
+        for kind, given, result in zip(watch.kinds, watch.inputs, watch.outputs):
+            if result is output and kind in ENDINGS:
+                output = given
+        logits = two_columns(as_columns(output.float()))
+        graph = isolated_nodes(logits.shape[0], logits)
+        if self.calibration.needs.edges:
+            train = torch.zeros_like(logits[:, 0], dtype=torch.bool) if train_mask is None else train_mask
+            graph = TracedSums(simple_edges(edge_index, logits.shape[0]), train)
+        context = self.calibration.context(logits, graph, inputs=x if self.calibration.needs.inputs else None)
+        return self.calibration.kernel(logits.T, context.T).T.to(logits.dtype)
+
+
+def example_of(data: Data) -> tuple[dict[str, Tensor], dict[str, dict[int, Any]]]:
+    """The inputs that ``data`` has, and which of their sizes vary: nodes and edges."""
+    from torch.export import Dim  # takes a second, and serving does not need it
+
+    rows, edges = {0: Dim.DYNAMIC}, {1: Dim.DYNAMIC}
+    sizes = {"x": rows, "edge_index": edges, "train_mask": rows, "edge_weight": rows}
+    given = {name: data[name] for name in sizes if isinstance(data.get(name), Tensor)}
+    return given, {name: sizes[name] for name in given}
+
+
+def export_program(model: Exportable, data: Data) -> torch.export.ExportedProgram:
+    """``torch.export`` of ``calibrated.exportable()``, traced on ``data``, for graphs of any size.
+
+    Its inputs are what ``data`` has of ``x``, ``edge_index``, ``train_mask`` and ``edge_weight``.
+
+    >>> import graphcal as gc
+    >>> from torch_geometric.nn.models import GCN
+    >>> data, other = gc.synthetic(500, seed=0), gc.synthetic(400, seed=1)
+    >>> model = GCN(data.num_features, 16, 2, 5)
+    >>> calibrated = gc.CalibratedModel(model, gc.SCAR().fit(gc.observe(model, data), on=data.val_mask))
+    >>> program = export_program(calibrated.exportable(), data)
+    >>> program.module()(x=other.x, edge_index=other.edge_index, train_mask=other.train_mask).shape
+    torch.Size([400, 5])
+    """
+    inputs, sizes = example_of(data)
+    return torch.export.export(model, (), kwargs=inputs, dynamic_shapes=sizes)
+
+
+def export_onnx(model: Exportable, data: Data, path: str | os.PathLike[str]) -> Path:
+    """The same as an ONNX file; needs the packages onnx and onnxscript (``pip install graphcal[onnx]``)."""
+    try:
+        import onnxscript  # noqa: F401
+    except ImportError:
+        raise ValueError("export_onnx needs the packages onnx and onnxscript: pip install 'graphcal[onnx]'") from None
+    inputs, sizes = example_of(data)
+    program = torch.onnx.export(model, (), kwargs=inputs, dynamic_shapes=sizes, dynamo=True, verbose=False)
+    if program is None:
+        raise ValueError(f"{type(model.calibration).__name__} was not exported")
+    program.save(path)
+    return Path(path)
