@@ -99,7 +99,7 @@ class GraphScaled(Calibration):
         z, top = logits - logits.mean(0), predicted(logits) if self.predictions == "keep" else None
         around, extra = context.to(z).split([self.width, len(context) - self.width])
         plain = (self.scale.to(z) * z).log_softmax(0)
-        log_probs, traced = plain, torch.compiler.is_compiling()
+        log_probs, traced = plain, _is_traced(z)
         present = extra.isfinite().all(0) & (self.extra is not None)
         if traced or not bool(present.all()):
             log_probs = _mixture(self.base, plain, self.design(z, around), top)
@@ -128,6 +128,11 @@ class GraphScaled(Calibration):
             return norm, torch.zeros_like(norm[0], dtype=torch.bool)
         raw = torch.cat([around[: columns.GRAPH_COVARIATES].nan_to_num(), norm])
         return raw, raw[columns.ISOLATED] == 1
+
+
+def _is_traced(x: Tensor) -> bool:
+    """Whether values cannot be looked at: no branch is skipped then."""
+    return torch.compiler.is_compiling() or x.device.type == "meta"
 
 
 def _absent(logits: Tensor, width: int) -> Tensor:
@@ -185,7 +190,7 @@ def pooled(log_probs: Tensor, top: Tensor) -> Tensor:
     for _ in range(len(probs) - 1):
         above = probs > level
         before, level = level, (mine + (probs * above).sum(0)) / (1 + above.sum(0))
-        if not torch.compiler.is_compiling() and torch.equal(before, level):
+        if not _is_traced(probs) and torch.equal(before, level):
             break
     return torch.where((probs > level) | (top & (level > mine)), level.log(), log_probs)
 
@@ -199,6 +204,6 @@ def capped(log_probs: Tensor, top: Tensor) -> Tensor:
         rest = torch.where(full >= most, 0.0, others)
         room = 1 - most * (1 + (full >= most).sum(0))
         before, full = full, torch.where(full >= most, most, rest * (room / rest.sum(0).clamp(min=1e-30)))
-        if not torch.compiler.is_compiling() and torch.equal(before, full):
+        if not _is_traced(probs) and torch.equal(before, full):
             break
     return torch.where(top, most, torch.minimum(full, most)).clamp(min=1e-30).log()

@@ -146,6 +146,7 @@ def singular_directions(x: Tensor, count: int = DIRECTIONS, rounds: int = 6) -> 
     """The first right singular vectors (D, k) of X (N, D) with rows of unit length, by block power iteration."""
     generator = torch.Generator().manual_seed(0)
     weight, x = lengths(x).double().square().reciprocal().nan_to_num(posinf=0.0).float(), x.float()
+    x = x if x.layout == torch.strided else x.to_sparse_coo()  # which can be transposed
     basis = torch.randn(x.shape[1], min(count + 16, *x.shape), generator=generator).to(x.device)
     for _ in range(rounds):
         basis = torch.linalg.qr(x.T @ (weight * (x @ torch.linalg.qr(basis)[0])))[0]

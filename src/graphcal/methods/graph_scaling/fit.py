@@ -22,7 +22,7 @@ from torch import Tensor
 
 from graphcal.core import Outputs, fitted_on, fitting_nodes
 from graphcal.engine.linear import fit_linear, loo_logits, platt_targets
-from graphcal.engine.node_order import fitting_order
+from graphcal.engine.node_order import canonical_order
 from graphcal.engine.threads import one_thread
 from graphcal.graphs import graph_sums, isolated_nodes
 from graphcal.methods.card import Card
@@ -101,7 +101,7 @@ class Problem:
             pairs = pairs + curvature @ x_pairs.T.to(dtype)
         total[s:, :s] = total[:s, s:].T
         by_class = pairs[_pair_numbers(self.classes)][:, :, _pair_numbers(self.q)]  # (C, C, q, q)
-        total[s:, s:] = by_class.transpose(1, 2).reshape(self.classes * self.q, -1)
+        total[s:, s:] = by_class.transpose(1, 2).reshape(total[s:, s:].shape)
         return (total / self.size / self.size[:, None] / self.n).to(dtype)
 
     def covariances(self, inverse: Tensor) -> Iterator[tuple[slice, Tensor]]:
@@ -116,7 +116,7 @@ class Problem:
         for nodes, design, shared, x_pairs in self._chunks(CHUNK >> 4):
             own = (x_pairs.T.to(dtype) @ by_pairs.T.to(dtype)).view(-1, self.classes, self.classes)
             half = 0.5 * (raw[:s, :s] @ shared.flatten(1)).view_as(shared)
-            half += (raw[:s, s:].reshape(-1, self.q) @ design.x).view_as(shared)
+            half += (raw[:s, s:].reshape(s * self.classes, self.q) @ design.x).view_as(shared)
             cross = shared.permute(2, 1, 0).to(dtype) @ half.permute(2, 0, 1).to(dtype)  # (r, C, C)
             yield nodes, own + cross + cross.mT
 
@@ -359,7 +359,8 @@ class GraphScaling:
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> GraphScaled:
         """Fit on the nodes ``on``; ``stop`` is not used."""
-        on, nodes = fitting_nodes(out, on), fitting_order(out, on)
+        on = fitting_nodes(out, on)
+        nodes = canonical_order(out.logits, on)
         with one_thread(), torch.no_grad():
             z, y = _centred(out.logits[nodes]), out.graph.y[nodes]  # (C, n)
             scale = fit_scale(z.T, y)[0]
