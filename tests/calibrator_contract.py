@@ -10,6 +10,7 @@ A test module says whom it holds to this contract, and imports the tests:
 
 from __future__ import annotations
 
+import copy
 from dataclasses import fields, is_dataclass, replace
 
 import pytest
@@ -209,7 +210,7 @@ def test_all_state_moves_with_the_module(name, fitted, out):
 
 
 def saving_copy(calibration: Calibration) -> Calibration:
-    parts = dict(calibration.named_children())
+    parts = copy.deepcopy(dict(calibration.named_children()))
     state = {**dict(calibration.named_buffers(recurse=False)), **parts, **calibration.settings}
     return type(calibration)(num_classes=calibration.num_classes, **state)
 

@@ -35,14 +35,6 @@ def with_predictions(log_probs: Tensor, pred: Tensor) -> Tensor:
     return keep_top(log_probs.T, top).T.contiguous()
 
 
-def raised(log_probs: Tensor, top: Tensor) -> Tensor:
-    """Put the classes ``top`` (C, n) above the others of ``log_probs`` (C, n)."""
-    precision = torch.finfo(log_probs.dtype)
-    others = torch.where(top, -torch.inf, log_probs).amax(0).clamp(min=precision.min)
-    above = others + precision.eps * (4 + others.abs())  # (n,)
-    return torch.where(top, torch.maximum(log_probs, above), log_probs)
-
-
 def log_odds(logits: Tensor) -> Tensor:
     """log p_c / (1 - p_c) of softmax(logits), exact also where p_c rounds to 1."""  # (N, C)
     log_probs = logits.log_softmax(-1)

@@ -4,11 +4,12 @@
     p_member  softmax(z' / sqrt(1 + pi/8 v)),  z' = (a . f) z + (u . f) v1 + u2 v2 + B [1 ; P^T z ; h ; s],  v the variance of z'
     p         (w p_ts + (1 - w) p_member)^e, normalised
 
-f are a constant and the standardized covariates, v1 and v2 the neighbours' opinions, h and s components of the hidden representation
-and of the inputs (`columns`). With ``predictions="keep"`` p is projected onto the distributions that keep the prediction, its largest
-entry t becomes sigmoid(a logit t + b), a > 0, and the others are rescaled. Where another class is then ahead of t, the result is
-halfway (geometric mean) between its projection, which has the lowest NLL, and the distribution that keeps t and caps the others at t,
-whose confidence is right.
+f are a constant and the standardized covariates, v1 and v2 the neighbours' opinions, h and s components of the hidden
+representation and of the inputs (`columns`).
+
+``predictions="keep"``: p is projected onto the distributions that keep the prediction, its largest entry t becomes
+sigmoid(a logit t + b), a > 0, and the others are rescaled. Where another class is then ahead of t, the result is halfway
+(geometric mean) between the projection, which has the lowest NLL, and the distribution that caps the others at t, whose confidence is right.
 
 Levels: logits and edges; and hidden representation and inputs, where the fit had them. A row without those columns (NaN) gets the
 first level; a row whose neighbourhood is unknown gets p_ts.
@@ -24,7 +25,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from graphcal.core import Calibration, Needs, first_largest
-from graphcal.engine.scaling import raised
+from graphcal.engine.scaling import keep_top
 from graphcal.graphs import Columns, GraphSums
 from graphcal.methods.graph_scaling import columns
 from graphcal.methods.graph_scaling.columns import Components, Design
@@ -98,7 +99,7 @@ class GraphScaled(Calibration):
         z, top = logits - logits.mean(0), predicted(logits) if self.predictions == "keep" else None
         around, extra = context.to(z).split([self.width, len(context) - self.width])
         plain = (self.scale.to(z) * z).log_softmax(0)
-        log_probs, traced = plain, torch.compiler.is_compiling()
+        log_probs, traced = plain, _is_traced(z)
         present = extra.isfinite().all(0) & (self.extra is not None)
         if traced or not bool(present.all()):
             log_probs = _mixture(self.base, plain, self.design(z, around), top)
@@ -106,7 +107,7 @@ class GraphScaled(Calibration):
             log_probs = torch.where(present, _mixture(self.extra, plain, self.design(z, around, extra), top), log_probs)
         if self.edges:
             log_probs = torch.where(around[0].isnan(), plain, log_probs)
-        return log_probs if top is None else raised(log_probs, top)
+        return log_probs if top is None else keep_top(log_probs, top.to(log_probs))
 
     @property
     def width(self) -> int:
@@ -127,6 +128,11 @@ class GraphScaled(Calibration):
             return norm, torch.zeros_like(norm[0], dtype=torch.bool)
         raw = torch.cat([around[: columns.GRAPH_COVARIATES].nan_to_num(), norm])
         return raw, raw[columns.ISOLATED] == 1
+
+
+def _is_traced(x: Tensor) -> bool:
+    """Whether values cannot be looked at: no branch is skipped then."""
+    return torch.compiler.is_compiling() or x.device.type == "meta"
 
 
 def _absent(logits: Tensor, width: int) -> Tensor:
@@ -184,7 +190,7 @@ def pooled(log_probs: Tensor, top: Tensor) -> Tensor:
     for _ in range(len(probs) - 1):
         above = probs > level
         before, level = level, (mine + (probs * above).sum(0)) / (1 + above.sum(0))
-        if not torch.compiler.is_compiling() and torch.equal(before, level):
+        if not _is_traced(probs) and torch.equal(before, level):
             break
     return torch.where((probs > level) | (top & (level > mine)), level.log(), log_probs)
 
@@ -198,6 +204,6 @@ def capped(log_probs: Tensor, top: Tensor) -> Tensor:
         rest = torch.where(full >= most, 0.0, others)
         room = 1 - most * (1 + (full >= most).sum(0))
         before, full = full, torch.where(full >= most, most, rest * (room / rest.sum(0).clamp(min=1e-30)))
-        if not torch.compiler.is_compiling() and torch.equal(before, full):
+        if not _is_traced(probs) and torch.equal(before, full):
             break
     return torch.where(top, most, torch.minimum(full, most)).clamp(min=1e-30).log()

@@ -112,7 +112,7 @@ class Components(Calibration):
             covariance += units.T @ units
         rotation = scale[:, None] * torch.linalg.eigh(covariance)[1].flip(1)[:, : min(count, int(alive.sum()))]
         along = (fitted - centre) @ rotation
-        return cls(centre=centre, rotation=rotation, low=along.amin(0), high=along.amax(0))
+        return cls(centre=centre, rotation=rotation.contiguous(), low=along.amin(0), high=along.amax(0))
 
     def rows(self, values: Tensor) -> Tensor:
         along = (values - self.centre.to(values)) @ self.rotation.to(values)
@@ -146,6 +146,7 @@ def singular_directions(x: Tensor, count: int = DIRECTIONS, rounds: int = 6) -> 
     """The first right singular vectors (D, k) of X (N, D) with rows of unit length, by block power iteration."""
     generator = torch.Generator().manual_seed(0)
     weight, x = lengths(x).double().square().reciprocal().nan_to_num(posinf=0.0).float(), x.float()
+    x = x if x.layout == torch.strided else x.to_sparse_coo()  # which can be transposed
     basis = torch.randn(x.shape[1], min(count + 16, *x.shape), generator=generator).to(x.device)
     for _ in range(rounds):
         basis = torch.linalg.qr(x.T @ (weight * (x @ torch.linalg.qr(basis)[0])))[0]
@@ -161,7 +162,7 @@ def with_neighbours(along: Tensor, around: Tensor) -> Tensor:
 def principal_directions(z: Tensor) -> Tensor:
     """P (C, r) for centred logits z (C, n) of the fitted nodes: all logits up to 20 classes, else r = 400 // C directions."""
     rank = min(len(z), MATRIX_ENTRIES // len(z))
-    return torch.eye(len(z)).to(z) if rank == len(z) else torch.linalg.eigh(z @ z.T)[1].flip(1)[:, :rank]
+    return torch.eye(len(z)).to(z) if rank == len(z) else torch.linalg.eigh(z @ z.T)[1].flip(1)[:, :rank].contiguous()
 
 
 @dataclass(frozen=True, eq=False)

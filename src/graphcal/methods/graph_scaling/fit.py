@@ -22,7 +22,7 @@ from torch import Tensor
 
 from graphcal.core import Outputs, fitted_on, fitting_nodes
 from graphcal.engine.linear import fit_linear, loo_logits, platt_targets
-from graphcal.engine.node_order import fitting_order
+from graphcal.engine.node_order import canonical_order
 from graphcal.engine.threads import one_thread
 from graphcal.graphs import graph_sums, isolated_nodes
 from graphcal.methods.card import Card
@@ -43,12 +43,16 @@ from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
 PRIOR_LAMBDA, PRIOR_COUNT, CONSTANT_LAMBDA = 100.0, 2.0, 150.0
 SMALLEST_LAMBDA, LARGEST_LAMBDA = 3.0, 3000.0
 ROUNDS, SETTLED = 30, 0.05  # of the evidence; until every log ratio of ridges is below
+PRECISION = 1e-8  # of the objective: each Newton step squares what is left
 MOST_NODES = 2000  # on which ridges and mixture are chosen; the parameters are fitted on all
 MOST_SOLVED, SERIES = 20, 12  # classes of a system that is solved for each node left out; terms of a series otherwise
 STACK_PRIOR, STACK_PRIOR_TS = 2.0, 150.0  # observations of each of the two; divided by n: more for temperature scaling
 EXPONENT_LAMBDA, SMALLEST_EXPONENT = 30.0, 0.1
 TOP_LAMBDA, SMALLEST_SLOPE = 20.0, 0.05
 COMPARED, DRAWS = (500, 1000), 399  # fitted and other nodes that are compared, and re-assignments
+
+
+Part = tuple[slice, Design, Tensor, Tensor]
 
 
 class Problem:
@@ -82,35 +86,39 @@ class Problem:
         shared = [f @ (field * residual).sum(0) for field, f, _ in self.design.blocks()]
         return torch.cat([*shared, (residual @ self.design.x.T).flatten()]) / self.size / self.n
 
-    def hessian(self, probs: Tensor) -> Tensor:
-        """The block of B by products of pairs of classes with pairs of x: a quarter of the work."""
+    def hessian(self, probs: Tensor, dtype: torch.dtype = torch.double) -> Tensor:
+        """H (K, K); the block of B by products of pairs of classes with pairs of x, a quarter of the work."""
         total, pairs = torch.zeros(len(self.size), len(self.size)).to(probs), 0.0
         (c, d), s = self._class_pairs, self.num_shared
-        for nodes, design, shared, x_pairs in self._parts:
+        for nodes, design, shared, x_pairs in self._parts or self._chunks(CHUNK >> 3):
             p = probs[:, nodes]
             bent = p * (shared - (p * shared).sum(1, keepdim=True))  # (F, C, r) A times each shared column
             total[:s, :s] += bent.flatten(1) @ shared.flatten(1).T
             total[:s, s:] += (bent.flatten(0, 1) @ design.x.T).view(s, -1)
+            p = p.to(dtype)
             curvature = -p[c] * p[d]
             curvature[c == d] += p
-            pairs = pairs + curvature @ x_pairs.T
+            pairs = pairs + curvature @ x_pairs.T.to(dtype)
         total[s:, :s] = total[:s, s:].T
         by_class = pairs[_pair_numbers(self.classes)][:, :, _pair_numbers(self.q)]  # (C, C, q, q)
-        total[s:, s:] = by_class.transpose(1, 2).reshape(self.classes * self.q, -1)
-        return total / self.size / self.size[:, None] / self.n
+        total[s:, s:] = by_class.transpose(1, 2).reshape(total[s:, s:].shape)
+        return (total / self.size / self.size[:, None] / self.n).to(dtype)
 
     def covariances(self, inverse: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """S_n (r, C, C) of parts of r nodes, for V (K, K)."""
         s, raw = self.num_shared, self.raw_covariance(inverse)
         blocks = raw[s:, s:].view(self.classes, self.q, self.classes, self.q).transpose(1, 2)[self._class_pairs]
         i, j = torch.triu_indices(self.q, self.q)
-        by_pairs = (blocks[:, i, j] + blocks[:, j, i]) * torch.where(i == j, 0.5, 1.0).to(raw)
-        for nodes, design, shared, x_pairs in self._parts:
-            own = (by_pairs @ x_pairs)[_pair_numbers(self.classes)]  # (C, C, r)
+        by_pairs = ((blocks[:, i, j] + blocks[:, j, i]) * torch.where(i == j, 0.5, 1.0))[
+            _pair_numbers(self.classes).flatten()
+        ]
+        dtype = torch.double if self.classes <= MOST_SOLVED else torch.float
+        for nodes, design, shared, x_pairs in self._chunks(CHUNK >> 4):
+            own = (x_pairs.T.to(dtype) @ by_pairs.T.to(dtype)).view(-1, self.classes, self.classes)
             half = 0.5 * (raw[:s, :s] @ shared.flatten(1)).view_as(shared)
-            half += (raw[:s, s:].reshape(-1, self.q) @ design.x).view_as(shared)
-            cross = shared.permute(2, 1, 0) @ half.permute(2, 0, 1)  # (r, C, C)
-            yield nodes, own.permute(2, 0, 1) + cross + cross.mT
+            half += (raw[:s, s:].reshape(s * self.classes, self.q) @ design.x).view_as(shared)
+            cross = shared.permute(2, 1, 0).to(dtype) @ half.permute(2, 0, 1).to(dtype)  # (r, C, C)
+            yield nodes, own + cross + cross.mT
 
     def raw_covariance(self, inverse: Tensor) -> Tensor:
         """Covariance (K, K) of the parameters in the units of the design."""
@@ -121,26 +129,19 @@ class Problem:
         c, d = torch.triu_indices(self.classes, self.classes)
         return c, d
 
-    @property
-    def _parts(self) -> Iterator[tuple[slice, Design, Tensor, Tensor]]:
-        """Parts of the nodes that keep intermediates small, with shared columns (F, C, r) and products of pairs of x."""
-        return iter(self._single) if self._single else self._chunks()
-
     @cached_property
-    def _single(self) -> list[tuple[slice, Design, Tensor, Tensor]]:
-        chunks = self._chunks()
-        return [next(chunks)] if self._chunk >= self.n else []
+    def _parts(self) -> list[Part]:
+        return list(self._chunks(CHUNK >> 3)) if self.n <= MOST_NODES else []
 
-    @property
-    def _chunk(self) -> int:
-        return max(1, CHUNK // max(self.classes**2, self.num_shared * self.classes, self.q**2 // 2))
-
-    def _chunks(self) -> Iterator[tuple[slice, Design, Tensor, Tensor]]:
+    def _chunks(self, numbers: int) -> Iterator[Part]:
+        """Parts of the nodes, with shared columns (F, C, r) and products of pairs of x, of so many numbers at most."""
         i, j = torch.triu_indices(self.q, self.q)
-        for first in range(0, self.n, self._chunk):
-            design = self.design.part(slice(first, first + self._chunk))
+        size = max(1, numbers // max(self.classes**2, self.num_shared * self.classes, self.q**2 // 2))
+        for first in range(0, self.n, size):
+            nodes = slice(first, first + size)
+            design = self.design.part(nodes)
             shared = torch.cat([f[:, None] * field for field, f, _ in design.blocks()])
-            yield slice(first, first + self._chunk), design, shared, design.x[i] * design.x[j]
+            yield nodes, design, shared, design.x[i] * design.x[j]
 
 
 def _pair_numbers(count: int) -> Tensor:
@@ -155,7 +156,8 @@ def newton_step(problem: Problem, t: Tensor, hessian: Tensor, ridge: Tensor) -> 
     """One Newton step with backtracking, and the decrease of the objective."""
     log_probs, before = problem.at(t, ridge)
     gradient = problem.gradient(log_probs.exp()) + ridge * (t - problem.start)
-    step = torch.cholesky_solve(gradient[:, None], torch.linalg.cholesky(hessian + ridge.diag()))[:, 0]
+    factor = torch.linalg.cholesky(hessian + ridge.diag().to(hessian))
+    step = torch.cholesky_solve(gradient[:, None].to(hessian), factor)[:, 0].double()
     for _ in range(40):
         decrease = before - problem.at(t - step, ridge)[1]
         if decrease >= 1e-4 * float(gradient @ step):
@@ -169,7 +171,7 @@ def solve(problem: Problem, t: Tensor, ridge: Tensor) -> tuple[Tensor, Tensor]:
     for _ in range(100):
         hessian = problem.hessian(problem.at(t, ridge)[0].exp())
         t, decrease = newton_step(problem, t, hessian, ridge)
-        if decrease < 1e-10:
+        if decrease < PRECISION:
             break
     return t, torch.cholesky_inverse(torch.linalg.cholesky(hessian + ridge.diag()))
 
@@ -182,9 +184,10 @@ def evidence(problem: Problem, group: Tensor, lambdas: Tensor) -> tuple[Tensor, 
     t = problem.start
     for k in range(ROUNDS + 1):
         ridge, before = lambdas[group] / problem.n, lambdas
-        hessian = problem.hessian(problem.at(t, ridge)[0].exp())
+        hessian = problem.hessian(problem.at(t, ridge)[0].exp(), torch.float)
         if k:
-            variance = torch.cholesky_inverse(torch.linalg.cholesky(hessian + ridge.diag())).diagonal()
+            factor = torch.linalg.cholesky(hessian + ridge.diag().float())
+            variance = torch.cholesky_inverse(factor).diagonal().double()
             gamma = torch.zeros_like(lambdas).index_add_(0, group, 1 - ridge * variance)
             length = torch.zeros_like(lambdas).index_add_(0, group, (t - problem.start).square())
             lambdas = (gamma + PRIOR_COUNT) / (length + PRIOR_COUNT / PRIOR_LAMBDA)
@@ -198,22 +201,29 @@ def evidence(problem: Problem, group: Tensor, lambdas: Tensor) -> tuple[Tensor, 
 def leave_one_out(problem: Problem, t: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]:
     """z' (C, n) of every node from the fit without it, and its mean variance (n,) of differences between classes."""
     z = problem.design.logits(*problem.split(t))
-    p, residual = z.softmax(0).T, (z.softmax(0) - problem.target).T[:, :, None]
+    p, residual = z.softmax(0).T[:, :, None], (z.softmax(0) - problem.target).T[:, :, None]
     steps, variances = [], []
     for nodes, own in problem.covariances(inverse):
-        at = p[nodes, :, None]
+        at, r = p[nodes].to(own), residual[nodes].to(own)
         if problem.classes <= MOST_SOLVED:
             eye = torch.eye(problem.classes).to(own)
             own = torch.linalg.solve(eye - own * at.mT + (own @ at) * at.mT, own)  # (I - S A)^-1 S
-            step = own @ residual[nodes]
-        else:  # the eigenvalues of S A, a node's share in its own fit, are below 1
-            step = first = own @ residual[nodes]
+            step, trace, total = own @ r, own.diagonal(dim1=1, dim2=2).sum(1), own.sum((1, 2))
+        else:  # as a series: the eigenvalues of S A, a node's share in its own fit, are below 1
+            step = first = own @ r
             for _ in range(SERIES):
                 step = first + own @ (at * (step - (at * step).sum(1, keepdim=True)))
-            bent = at * own - at * (own @ at).mT  # A S
-            own = own + own @ bent
-        steps.append(step[:, :, 0])
-        variances.append(pair_variance(own.diagonal(dim1=1, dim2=2).sum(1), own.sum((1, 2)), problem.classes))
+            sums = own.sum(2, keepdim=True)
+            trace = (
+                own.diagonal(dim1=1, dim2=2).sum(1)
+                + (own.square().mT @ at).sum((1, 2))
+                - (own @ at).square().sum((1, 2))
+            )
+            total = (
+                own.sum((1, 2)) + (at * sums.square()).sum((1, 2)) - (at * sums).sum((1, 2)).square()
+            )  # of S + S A S
+        steps.append(step[:, :, 0].double())
+        variances.append(pair_variance(trace, total, problem.classes).double())
     return z + torch.cat(steps).T, torch.cat(variances)
 
 
@@ -245,7 +255,7 @@ class FittedLevel:
 def fit_level(
     design: Design, z: Tensor, y: Tensor, scale: Tensor, groups: list[str], like: dict[str, float]
 ) -> FittedLevel:
-    """The member of a design and its mixture; ``groups`` names the ridges of the shared columns and of x, ``like`` first values."""
+    """The member of a design and its mixture; ``groups`` names the ridges of shared columns and of x, ``like`` starts them."""
     target, nodes = platt_targets(y, z.T).T, torch.linspace(0, len(y) - 1, min(len(y), MOST_NODES)).round().long()
     problem, names = Problem(design.part(nodes), target[:, nodes], scale), list(dict.fromkeys(groups))
     numbers = torch.tensor([names.index(name) for name in groups])
@@ -265,7 +275,13 @@ def fit_level(
         t, inverse = solve(problem, t, lambdas[group] / problem.n)
     theta, weight = problem.split(t)
     state = {"theta": theta, "weight": weight, "stack": stack, "top": top, **variance_forms(problem, inverse)}
-    return FittedLevel(Level(**state), dict(zip(names, lambdas.tolist())), nodes, log_probs, plain)
+    return FittedLevel(
+        Level(**{k: v.contiguous() for k, v in state.items()}),
+        dict(zip(names, lambdas.tolist())),
+        nodes,
+        log_probs,
+        plain,
+    )
 
 
 def fit_stack(plain: Tensor, member: Tensor, target: Tensor) -> Tensor:
@@ -328,7 +344,7 @@ class GraphScaling:
 
     card: ClassVar[Card] = Card(
         title="Graph scaling (ours)",
-        formula="p = (w softmax(s z) + (1 - w) softmax(z' / sqrt(1 + pi/8 v)))^e, z' = (a.f) z + (u.f) v1 + u2 v2 + B [1; z; h; x]",
+        formula="p = (w softmax(s z) + (1 - w) softmax(z' / sqrt(1 + pi/8 v)))^e, z' = (a.f)z + (u.f)v1 + u2 v2 + B[1; z; h; x]",
         paper="this library",
         parameters="about 17 + (33 + C) C under ridges, w and e; B has at most 1,000 entries",
         cost="fit: some fifteen Newton steps on the fitted nodes; apply: O(E C + N (q^2 + 17 C q)), q the width of B",
@@ -343,8 +359,9 @@ class GraphScaling:
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> GraphScaled:
         """Fit on the nodes ``on``; ``stop`` is not used."""
-        on, nodes = fitting_nodes(out, on), fitting_order(out, on)
-        with one_thread(), torch.inference_mode():
+        on = fitting_nodes(out, on)
+        nodes = canonical_order(out.logits, on)
+        with one_thread(), torch.no_grad():
             z, y = _centred(out.logits[nodes]), out.graph.y[nodes]  # (C, n)
             scale = fit_scale(z.T, y)[0]
             state = {"scale": scale, "matrix": columns.principal_directions(z), **self._reading(out, nodes)}
@@ -411,8 +428,8 @@ def _gain(best: FittedLevel, z: Tensor, y: Tensor) -> str:
     before, after = (-float(p.gather(0, y[None]).mean()) for p in (best.plain, best.log_probs))
     accuracy = [100 * float((p == y).double().mean()) for p in (pred, moved)]
     return (
-        f"leave-one-out NLL {after:.4f} (temperature scaling {before:.4f}); another class leads on {int((pred != moved).sum())} of "
-        f"{len(y)} fitted nodes: leave-one-out accuracy {accuracy[0]:.1f} -> {accuracy[1]:.1f} %"
+        f"leave-one-out NLL {after:.4f} (temperature scaling {before:.4f}); another class leads on "
+        f"{int((pred != moved).sum())} of {len(y)} fitted nodes: leave-one-out accuracy {accuracy[0]:.1f} -> {accuracy[1]:.1f} %"
     )
 
 
