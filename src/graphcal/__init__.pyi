@@ -38,7 +38,7 @@ from graphcal.reports import report as report
 from graphcal.serving import CalibratedModel as CalibratedModel
 from graphcal.study import Study as Study
 from graphcal.tables.calibration import calibrate as calibrate
-from graphcal.tables.exporting import export as export
+from graphcal.tables.writing import export as export
 from graphcal.training import NeighborSampler as NeighborSampler
 from graphcal.training import Run as Run
 from graphcal.training import Sampling as Sampling

@@ -17,7 +17,6 @@ declares, of the types that it declares, or the file is refused (`ValueError`). 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -27,12 +26,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from graphcal import __version__
 from graphcal.core import Calibration
-from graphcal.files import write_atomically
+from graphcal.files import tensor_checksum, write_atomically
 from graphcal.known_calibrations import calibration_classes, fields_of, key_of, misfit, trial
 from graphcal.older_files import OLDER, upgraded
 from graphcal.serving import CalibratedModel
@@ -79,7 +77,7 @@ def save(
     ``node_type``. Functions (``as_graph``, a callable ``pick``) are refused.
 
     ``reference`` is what its predictions looked like when it was fitted (`graphcal.metrics.reference_summary`): `graphcal watch`
-    compares later ones with it.
+    and `graphcal score` compare later ones with it. A calibration of `gc.calibrate` brings its own.
 
     >>> import tempfile
     >>> import graphcal as gc
@@ -123,13 +121,25 @@ def save(
             f"{type(calibration).__name__} has a setting that JSON cannot hold: {error}; keep numbers in tensors"
         ) from None
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in state.items()}
+    reference = calibration.fitted_on.get("reference") if reference is None else reference
     metadata = {"graphcal": header} | ({} if reference is None else {"reference": json.dumps(dict(reference))})
     metadata["sha256"] = checksum(metadata, tensors)
     return write_atomically(path, to_bytes(tensors, metadata=metadata))
 
 
 def read_reference(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The ``reference`` that a calibration was saved with, checked as `restore` checks its file."""
+    """Read the ``reference`` that a calibration was saved with, checked as `restore` checks its file."""
+    reference = find_reference(path)
+    if reference is None:
+        raise ValueError(
+            f"{path} does not say what its predictions looked like when it was fitted: save it with "
+            "gc.save(calibration, path, reference=gc.metrics.reference_summary(log_probs))"
+        )
+    return reference
+
+
+def find_reference(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Read the ``reference`` of a saved calibration; None where it has none."""
     from graphcal.metrics.references import reference_fault  # serving does without the metrics
 
     path = Path(path)
@@ -139,10 +149,7 @@ def read_reference(path: str | os.PathLike[str]) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise ValueError(f"{path} is damaged: its reference is not JSON") from None
     if reference is None:
-        raise ValueError(
-            f"{path} does not say what its predictions looked like when it was fitted: save it with "
-            "gc.save(calibration, path, reference=gc.metrics.reference_summary(log_probs))"
-        )
+        return None
     fault = reference_fault(reference)
     if fault:
         raise ValueError(f"{path} is damaged: in its reference, {fault}")
@@ -201,14 +208,9 @@ def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Any]:
 
 
 def checksum(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of the metadata but for this sum, and of every tensor's name, type, shape and bytes."""
-    said = {name: text for name, text in metadata.items() if name != "sha256"}
-    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
-    for name in sorted(tensors):
-        tensor = tensors[name].contiguous()
-        digest.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
-    return digest.hexdigest()
+    """Compute the SHA-256 of the metadata without this sum, and of every tensor."""
+    header = {name: text for name, text in metadata.items() if name != "sha256"}
+    return tensor_checksum(tensors, json.dumps(header, sort_keys=True))
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -265,7 +267,7 @@ def _described(calibration: Calibration) -> dict[str, Any]:
     return {
         "class": key_of(cls),
         "num_classes": calibration.num_classes,
-        "fitted_on": calibration.fitted_on,
+        "fitted_on": {key: value for key, value in calibration.fitted_on.items() if key != "reference"},  # see `save`
         "settings": calibration.settings,
         "tensors": tensors,
         "parts": {name: _described(part) for name, part in parts.items()},

@@ -14,7 +14,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-import torch
 from torch_geometric.data import Data
 
 from graphcal.core import Outputs
@@ -22,24 +21,21 @@ from graphcal.datasets import load
 from graphcal.engine.threads import threads_for
 from graphcal.graphs import structure
 from graphcal.methods import CALIBRATORS
-from graphcal.metrics import reference_summary
 from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
 from graphcal.results import Results, choose_method, results_of
 from graphcal.study import StageProgress, Study
 from graphcal.tables.calibration import (
+    attach_metadata,
     fit,
     outputs_of,
     read_final_layer,
-    remember,
     write_calibrated,
 )  # fmt: skip
-from graphcal.tables.edge_files import read_edges, remark_on_direction
-from graphcal.tables.exporting import calibrated_table, class_names_of, remember_classes, write_table
-from graphcal.tables.joining import is_of_edges
-from graphcal.tables.pivots import winners_alone
+from graphcal.tables.edges import read_edges, remark_on_direction
+from graphcal.tables.labels import is_of_edges, random_split
 from graphcal.tables.reading import PredictionTable
-from graphcal.tables.splits import drawn
 from graphcal.tables.two_classes import notes_on
+from graphcal.tables.writing import attach_classes, calibrated_table, class_names_of, write_table
 from graphcal.training import Training, published, train
 
 
@@ -103,7 +99,7 @@ def run(
         def write(path: Path) -> Path:
             return write_table(path, [calibrated_table(out, chosen.log_probs)])
 
-        remember_classes(chosen.calibration, class_names_of(data, out.num_classes))
+        attach_classes(chosen.calibration, class_names_of(data, out.num_classes))
         return results_of(study, choice, about, bins, write)
 
 
@@ -124,7 +120,7 @@ def calibrate_files(
     y, notes = table.labels.numpy(), list(table.notes)
     split = table.split
     if split is None:
-        split, note = drawn(y, seed)
+        split, note = random_split(y, seed)
         notes.append(note)
     if edges is not None and is_of_edges(table.layout.roles):
         raise ValueError(
@@ -144,7 +140,7 @@ def calibrate_files(
         "backbone": "predictions",
         "seeds": [seed],
         "classes": list(table.classes),
-        "layout": table.layout.form,
+        "layout": table.layout.name,
         "kind": table.kind.name,
         "notes": notes,
     }
@@ -153,13 +149,11 @@ def calibrate_files(
         notes += notes_on(study)
         choice = choose_method(study, calibrators)
         chosen = study.fitted[choice.method][0]
-        remember(chosen.calibration, chosen.log_probs, table.layout, table.kind, table.classes, split)
+        attach_metadata(chosen.calibration, chosen.log_probs, table.layout, table.kind, table.classes, split)
         write = partial(write_calibrated, table, chosen.log_probs, split=split)
         results = results_of(study, choice, about, bins, write)
-        if table.layout.form == "top-label":  # `watch` reads the winner alone
-            rows = winners_alone(chosen.log_probs)[torch.from_numpy(~split.train)]
-            results = replace(results, reference={**(results.reference or {}), **reference_summary(rows)})
-        return results
+        reference = chosen.calibration.fitted_on["reference"]  # of the table as it is written
+        return replace(results, reference={**(results.reference or {}), **reference})
 
 
 def labelled_note(table: PredictionTable, out: Outputs) -> list[str]:

@@ -18,7 +18,7 @@ from graphcal.tables.columnar import calibrated_block
 from graphcal.tables.disk_columns import DiskColumns
 from graphcal.tables.disk_contexts import DiskGraph, context_on_disk, is_known_on_disk
 from graphcal.tables.edge_blocks import write_blocks
-from graphcal.tables.row_numbers import RowNumbers
+from graphcal.tables.edges import RowNumbers
 from graphcal.tables.scoring import score
 
 N, C = 700, 4

@@ -50,7 +50,6 @@ def watch(
     """
     from graphcal.decisions.watching import watch as compare
     from graphcal.persist import read_reference
-    from graphcal.tables.layouts import is_calibrated
     from graphcal.tables.reading import read_table
 
     reference = read_reference(calibrator_in(calibrator))
@@ -65,7 +64,7 @@ def watch(
         typer.echo(json_format.dumps(found.to_dict()))
     else:
         _show(found)
-        if found.status == "drifting" and not is_calibrated(table.layout):
+        if found.status == "drifting" and not table.layout.is_calibrated:
             typer.echo(
                 f"{table.layout.scores[0]!r} is taken as served, that is calibrated; graphcal score calibrates raw scores."
             )

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 Array = NDArray[Any]
 LEVEL = 0.003  # rows differ "beyond chance": three false alarms in 1,000 random draws
@@ -206,6 +205,8 @@ class _CrossFit:
         self.halves = [(design[first], design[~first], first), (design[~first], design[first], ~first)]
 
     def auc(self, groups: Array) -> Array:  # (n, B) bool -> (B,)
+        from scipy.stats import rankdata
+
         total = np.zeros(groups.shape[1])
         for here, there, rows in self.halves:
             target = groups[rows].astype(float)

@@ -28,18 +28,15 @@ import torch
 from torch_geometric.data import Data
 
 from graphcal.core import Calibration, Outputs
-from graphcal.files import one_process, write_atomically
+from graphcal.files import digest, one_process, write_atomically
 from graphcal.tables.disk_columns import DiskColumns, DiskRows
 from graphcal.tables.disk_contexts import ROWS, Context, DiskGraph, context_on_disk, is_known_on_disk
 from graphcal.tables.edge_blocks import write_blocks
-from graphcal.tables.edge_files import ENDS, about_how_many, edge_batches
-from graphcal.tables.jobs import digest, fingerprints
-from graphcal.tables.joining import plain_ids
-from graphcal.tables.row_numbers import RowNumbers
+from graphcal.tables.edges import RowNumbers, edge_batches, edge_count_bound
+from graphcal.tables.files import BATCH, count_rows, fingerprints, plain_ids, shards_of
+from graphcal.tables.labels import ENDS, training_ids
 from graphcal.tables.scorer import Scorer
-from graphcal.tables.shards import BATCH, rows_of, shards_of
 from graphcal.tables.sources import Source
-from graphcal.tables.splits import training_ids
 
 Progress = Callable[[str, int, int], None] | None
 PREFIX = ".graph-"  # of the hidden folder
@@ -57,7 +54,7 @@ class GraphFiles:
 
     @property
     def is_long(self) -> bool:
-        return self.scorer.layout.form == "long"
+        return not self.scorer.layout.row_per_prediction
 
     @property
     def id(self) -> str:
@@ -82,7 +79,7 @@ class GraphFiles:
     def rows(self, shard: Path) -> int:
         """How many predictions a shard has."""
         if not self.is_long:
-            return rows_of(shard)
+            return count_rows(shard)
         return sum(len(self.ids_of(batch, shard)) for batch in self.batches(shard))
 
 
@@ -146,7 +143,7 @@ def make_context(files: GraphFiles, folder: Path, made_from: str, workers: int, 
     calibration = files.scorer.calibration
     with torch.no_grad():
         if is_known_on_disk(calibration):
-            blocks = write_blocks(folder / "edges", numbers.rows, ends, about_how_many(files.edges), progress)
+            blocks = write_blocks(folder / "edges", numbers.rows, ends, edge_count_bound(files.edges), progress)
             width, rows = context_on_disk(calibration, DiskGraph(logits, blocks, train, folder, workers, progress))
         else:
             width, rows = context_in_memory(calibration, logits, list(ends), train)

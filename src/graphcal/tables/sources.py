@@ -1,4 +1,4 @@
-"""The prediction files of other engines, as they write them.
+"""Prediction files of other engines, as they write them.
 
     graphstorm   <ntype>/pred.predict-00000_00000.parquet, also predict-00000_00000.parquet and .csv: `pred` (list), `nid`;
                  raw <ntype>/predict-00000.pt with predict_nids-00000.pt, ids mapped by raw_id_mappings/<ntype>/part-*.parquet
@@ -21,9 +21,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from graphcal.containers.batches import holds_text
-from graphcal.tables.layouts import is_list
-from graphcal.tables.shards import BATCH, batches_of, naming, one_table, read_shard, shards_of
+from graphcal.files import file_errors
+from graphcal.tables.files import (
+    BATCH,
+    holds_text,
+    is_list,
+    partition_columns,
+    read_batches,
+    read_table_file,
+    read_tables,
+    shards_of,
+)
 
 GRAPHSTORM_TABLE = re.compile(r"(pred\.)?predict-\d+_\d+\.(parquet|csv)")
 GRAPHSTORM_TENSOR = re.compile(r"predict-\d+\.pt")
@@ -32,7 +40,7 @@ GRAPHSTORM_IDS = re.compile(r"(predict_)?nids-\d+\.pt")
 
 @dataclass(frozen=True)
 class Source:
-    """The shards of a table of predictions, and what the engine that wrote them says of their columns."""
+    """The shards of a table of predictions, with the columns that the engine writes."""
 
     shards: tuple[Path, ...]
     kind: str | None = None
@@ -41,19 +49,16 @@ class Source:
     id_map: Path | None = None  # folder that says which id an internal number stands for
     notes: tuple[str, ...] = ()
     check: Callable[[pa.Schema, Path, bool], None] | None = None  # refuses what cannot be calibrated
-
-    folders: Mapping[Path, Mapping[str, str]] = field(
-        default_factory=dict
-    )  # columns that names of folders say: split=val
+    folders: Mapping[Path, Mapping[str, str]] = field(default_factory=dict)  # columns of Hive partitions, by shard
 
     def files_of(self, shard: Path) -> list[Path]:
-        """The files that the rows of a shard come from: itself, and those that say their ids."""
+        """List the files that the rows of a shard come from: itself, and those of its ids."""
         if shard not in self.ids:
             return [shard]
         return [shard, self.ids[shard], *(shards_of(self.id_map) if self.id_map else ())]
 
     def read(self, shard: Path) -> pa.Table:
-        table = pa.Table.from_batches(list(self.batches(shard))) if self.ids else read_shard(shard)
+        table = pa.Table.from_batches(list(self.batches(shard))) if self.ids else read_table_file(shard)
         for name, value in self.folders.get(shard, {}).items():
             if name not in table.column_names:
                 table = table.append_column(name, pa.array([value] * table.num_rows, pa.string()))
@@ -61,9 +66,9 @@ class Source:
 
     def batches(self, shard: Path, row_groups: range | None = None, size: int = BATCH) -> Iterator[pa.RecordBatch]:
         if shard not in self.ids:
-            yield from batches_of(shard, row_groups, size)
+            yield from read_batches(shard, row_groups, size)
             return
-        scores, ids = read_shard(shard), read_shard(self.ids[shard])["scores"]
+        scores, ids = read_table_file(shard), read_table_file(self.ids[shard])["scores"]
         if len(ids) != len(scores):
             raise ValueError(f"{self.ids[shard]}: {len(ids)} ids for the {len(scores)} rows of {shard}")
         if self.id_map is not None:
@@ -72,34 +77,28 @@ class Source:
 
 
 def source_of(path: str | Path, name: str | None = None) -> Source:
-    """The files at ``path`` as the engine ``name`` writes them; any table of predictions without one."""
+    """Return the files at ``path`` as the engine ``name`` writes them; any table of predictions without a name."""
     if name is None:
         shards = tuple(shards_of(path))
-        return Source(shards, folders={shard: named_folders(shard, Path(path)) for shard in shards})
+        return Source(shards, folders={shard: partition_columns(shard, Path(path)) for shard in shards})
     if name not in SOURCES:
         raise ValueError(f"--from {name!r} is not known; choose one of {', '.join(SOURCES)}")
     return SOURCES[name](Path(path))
-
-
-def named_folders(shard: Path, root: Path) -> dict[str, str]:
-    """The columns that folders between ``root`` and a shard are named after, as Hive and Spark write them: split=val/."""
-    between = shard.relative_to(root).parts[:-1] if root.is_dir() else ()
-    return dict(part.split("=", 1) for part in between if re.fullmatch(r"[^=]+=[^=]+", part))
 
 
 def graphstorm(path: Path) -> Source:
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     tables = [file for file in files if GRAPHSTORM_TABLE.fullmatch(file.name)]
     tensors = [file for file in files if GRAPHSTORM_TENSOR.fullmatch(file.name)]
-    found = tables or tensors
-    if not found:
+    files_read = tables or tensors
+    if not files_read:
         hint = (
             "embeddings alone cannot be calibrated: run inference with save_prediction_path"
             if any(file.name.startswith("embed") for file in files)
             else "expected <ntype>/pred.predict-00000_00000.parquet or predict-00000.pt, as save_prediction_path writes them"
         )
         raise ValueError(f"{path}: no predictions of GraphStorm; {hint}")
-    folders = sorted({file.parent for file in found})
+    folders = sorted({file.parent for file in files_read})
     if len(folders) > 1:
         names = ", ".join(str(folder.relative_to(path)) for folder in folders)
         raise ValueError(
@@ -123,14 +122,14 @@ def _graphstorm_raw(path: Path, tensors: list[Path]) -> Source:
         raise ValueError(f"{folder}: {len(tensors)} predict-*.pt, but {len(ids)} predict_nids-*.pt beside them")
     for info in (folder / "result_info.json", folder.parent / "result_info.json"):
         if info.is_file():
-            with naming(info):
+            with file_errors(info):
                 written = json.loads(info.read_text(encoding="utf-8")).get("world_size", len(tensors))
             if written != len(tensors):
                 raise ValueError(
                     f"{info}: {written} workers wrote predictions, but {len(tensors)} predict-*.pt are here"
                 )
-    places = [parent / "raw_id_mappings" / folder.name for parent in (path, folder, *folder.parents[:3])]
-    id_map = next((place for place in places if place.is_dir()), None)
+    maps = [parent / "raw_id_mappings" / folder.name for parent in (path, folder, *folder.parents[:3])]
+    id_map = next((candidate for candidate in maps if candidate.is_dir()), None)
     note = () if id_map else (f"no raw_id_mappings/{folder.name} near {path}: the ids are GraphStorm's own numbers",)
     columns = {"scores": "scores", "id": "nid"}
     return Source(tuple(tensors), "probs", columns, dict(zip(tensors, ids)), id_map, note, _graphstorm_check)
@@ -146,8 +145,8 @@ def _graphstorm_check(schema: pa.Schema, path: Path, classes: bool) -> None:
 
 
 def original_ids(numbers: pa.ChunkedArray, folder: Path) -> pa.ChunkedArray:
-    """The ids that GraphStorm's numbers stand for."""
-    table = one_table([read_shard(file) for file in shards_of(folder)])
+    """Look up the ids that GraphStorm's numbers stand for."""
+    table = read_tables(folder)
     new, orig = ("new", "orig") if "new" in table.column_names else ("node_int_id", "node_str_id")
     if not {new, orig} <= set(table.column_names):
         raise ValueError(f"{folder}: expected columns 'orig' and 'new', found {', '.join(table.column_names)}")
