@@ -34,7 +34,7 @@ _WHERE = {
     "decide": "decisions",
     "evaluate": "metrics",
     "explain": "explanation",
-    "export": "tables.exporting",
+    "export": "tables.writing",
     "load": "datasets",
     "observe": "observation",
     "param_groups": "training",

@@ -266,11 +266,12 @@ def file_errors(path: str | os.PathLike[str], what: str = "", others: bool = Fal
     except (FileNotFoundError, ModuleNotFoundError):
         raise
     except Exception as fault:
-        if isinstance(fault, ValueError) and name in str(fault):
+        if type(fault) is ValueError and (others or name in str(fault)):
             raise
-        if others and (type(fault) is ValueError or isinstance(fault, OSError)):
+        if others and isinstance(fault, OSError):
             raise
-        text = " ".join(str(fault).split())[:300] or type(fault).__name__
+        text = str(fault).replace(f"Could not open Parquet input source '{name}': ", "")
+        text = " ".join(text.split())[:300] or type(fault).__name__
         message = f"{name}: not {what} ({text})" if what else f"{name} cannot be read: {text}"
         raise ValueError(message) from fault
 

@@ -92,7 +92,7 @@ def test_binary_scores_are_those_of_the_second_class(tmp_path):
     assert kumo.classes == ("False", "True")
     assert kumo.y.tolist() == y.tolist()
     pq.write_table(pa.table({"label": y, "score": p}), tmp_path / "s.parquet")
-    with pytest.raises(ValueError, match="'score' does not say what it holds; say --kind"):
+    with pytest.raises(ValueError, match="column 'score' holds probabilities or logits"):
         read_table(tmp_path / "s.parquet")
     assert read_table(tmp_path / "s.parquet", kind="probs").kind.name == "probs"
 
@@ -162,7 +162,7 @@ def test_gigl_embeddings_are_logits_and_an_arg_max_is_refused(tmp_path):
     with pytest.raises(ValueError, match="cannot be calibrated; give its embeddings table"):
         read_table(write_gigl(tmp_path / "pred", Z, IDS, emb=False), source="gigl")
     (tmp_path / "emb" / "shard_00000002.avro").write_bytes(b"Obj")
-    with pytest.raises(ValueError, match=r"shard_00000002\.avro: Avro files are not read\. Write the table as Parquet"):
+    with pytest.raises(ValueError, match=r"shard_00000002\.avro: cannot read \.avro files"):
         read_table(tmp_path / "emb", source="gigl")
 
 
