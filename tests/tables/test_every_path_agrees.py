@@ -207,13 +207,13 @@ def test_values_whose_index_is_in_another_order_are_refused():
     shuffled = on.sample(frac=1, random_state=0)
     with pytest.raises(ValueError, match=r"on\.loc\[scores\.index\]"):
         gc.calibrate(frame, y, on=shuffled, calibrator="ts")
-    with pytest.raises(ValueError, match="at another place"):  # the scores have no index, the labels have
+    with pytest.raises(ValueError, match="at another position"):  # the scores have no index, the labels have
         gc.calibrate(Z, y, on=shuffled, kind="logits", calibrator="ts")
     again = gc.calibrate(frame, y, on=shuffled.loc[frame.index], calibrator="ts")
     assert np.array_equal(again.probs, whole.probs)
     other = y.rename({"n0": "stranger"})
     gc.calibrate(frame, other, on=on.to_numpy(), calibrator="ts")  # all others are at their places
-    with pytest.raises(ValueError, match=r"y has 1,49\d labels of the scores' index at another place"):
+    with pytest.raises(ValueError, match=r"y has 1,49\d labels of the scores' index at another position"):
         gc.calibrate(frame, other.sample(frac=1, random_state=0), calibrator="ts")
 
 
@@ -624,8 +624,8 @@ def test_a_header_with_anything_in_any_field_is_read_or_refused_by_name(tmp_path
     ("key", "value"),
     [
         ("kind", "scores"), ("kind", ["probs"]), ("digits", "4"), ("digits", 40), ("digits", True), ("classes", [0, 1, 2, 3]),
-        ("classes", "abcd"), ("classes", ["a", "b"]), ("layout", 3), ("layout", "tall"), ("columns", ["id"]), ("columns", {"id": 3}),
-        ("columns", {"mood": "x"}), ("calibrated", 1), ("training_rows", "many"), ("training_rows", -1),
+        ("classes", "abcd"), ("classes", ["a", "b"]), ("layout", 3), ("layout", "tall"), ("columns", ["id"]),
+        ("columns", {"id": 3}), ("columns", {"mood": "x"}), ("calibrated", 1), ("training_rows", "many"), ("training_rows", -1),
     ],
 )  # fmt: skip
 def test_every_value_of_the_table_of_a_fit_is_checked(key, value):

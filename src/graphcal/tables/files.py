@@ -327,7 +327,9 @@ def parquet_batches(
     rows = sum(about.row_group(k).num_rows for k in groups)
     if row_groups is None and rows != about.num_rows:
         more = "more" if rows > about.num_rows else f"{rows:,}"
-        raise ValueError(f"{path}: its footer declares {about.num_rows:,} rows, its pages hold {more}; write the file again")
+        raise ValueError(
+            f"{path}: its footer declares {about.num_rows:,} rows, its pages hold {more}; write the file again"
+        )
     check_memory(path, each * len(columns or schema.names) * rows, f"its {rows:,} rows")
     if not groups:
         return

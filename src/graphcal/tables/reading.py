@@ -168,7 +168,7 @@ def _read_table(
     ids = row_ids(rows, form.roles, path)
     has_ids = ids is not None
     ids = pa.array(np.arange(len(logits))) if ids is None else ids
-    notes = list(files.notes)
+    notes = []
     if has_ids and duplicates(ids):
         notes.append(f"{duplicates(ids):,} rows repeat an id")
     check_predictions(rows, form, scores, order, path)

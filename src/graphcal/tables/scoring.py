@@ -30,7 +30,7 @@ from graphcal.files import atomic_file, check_writable, digest, file_errors, swe
 from graphcal.metrics.references import RowCounts, drift_since
 from graphcal.persist import find_reference, restore
 from graphcal.tables.contexts import GraphFiles, Progress, TableContext, edges_context
-from graphcal.tables.files import BATCH, count_rows, fingerprints, format_of, parquet_fragment
+from graphcal.tables.files import BATCH, count_rows, fingerprints, format_of, parquet_fragment, read_batches
 from graphcal.tables.layouts import ROLES
 from graphcal.tables.metadata import FittedTable, with_metadata
 from graphcal.tables.reading import check_given
@@ -81,7 +81,7 @@ def score(
         jobs = jobs_of(files, out, whole=True)
     key = digest(Path(calibrator).read_bytes(), repr((scorer.layout, scorer.kind, scorer.classes, keep_scores)))
     sweep(out, inside=True)
-    inputs = fingerprints([path for shard in files.shards for path in files.files_of(shard)], workers)
+    inputs = fingerprints(files.shards, workers)
     results: list[dict[str, Any]] = []
     with context_of(
         scorer, files, edges, train_ids, given, out, digest(key, *inputs.values()), workers, progress
@@ -89,9 +89,9 @@ def score(
         if context is not None and not scorer.layout.row_per_prediction:  # rows of the context are predictions
             jobs = [replace(job, first_row=context.starts[str(job.shard)]) for job in jobs]
         made_from = key, context.digest if context else ""
-        jobs = [replace(job, record=record_of(job, files, inputs, made_from, out, predictions)) for job in jobs]
+        jobs = [replace(job, record=record_of(job, inputs, made_from, out, predictions)) for job in jobs]
         classes = None if reference is None or "sample" not in reference else reference["sample"]["classes"]
-        work = partial(score_job, scorer, files, context, scorer.schema(sample.schema), classes)
+        work = partial(score_job, scorer, context, scorer.schema(sample.schema), classes)
         for result in run_jobs(work, jobs, engine, workers, address):
             results.append(result)
             if progress:
@@ -168,7 +168,6 @@ def summarize(
 
 def score_job(
     scorer: Scorer,
-    files: Source,
     context: TableContext | None,
     empty: pa.Schema,
     sample: Sequence[int] | None,
@@ -181,7 +180,7 @@ def score_job(
     counts, rows, writer = RowCounts.none(len(scorer.classes)), 0, None
     try:
         with atomic_file(job.out) as file:
-            for scored, more in prefetch(scored_batches(scorer, files, context, sample, job)):
+            for scored, more in prefetch(scored_batches(scorer, context, sample, job)):
                 writer = writer or parquet_writer(
                     file.name, with_metadata(scored.schema, scorer.classes, scorer.layout.roles)
                 )
@@ -197,11 +196,11 @@ def score_job(
 
 
 def scored_batches(
-    scorer: Scorer, files: Source, context: TableContext | None, sample: Sequence[int] | None, job: ScoreJob
+    scorer: Scorer, context: TableContext | None, sample: Sequence[int] | None, job: ScoreJob
 ) -> Iterator[tuple[pa.RecordBatch, RowCounts]]:
     """Yield the batches of a job with calibrated columns, and the counts of their rows."""
     rows, size = 0, BATCH if scorer.layout.row_per_prediction else 1 << 62
-    for batch in files.batches(job.shard, job.row_groups, size):
+    for batch in read_batches(job.shard, job.row_groups, size):
         if rows == 0:
             scorer.check_shard(batch, job.shard)
         nearby = None if context is None else partial(context.read, job.first_row + rows)
@@ -230,7 +229,7 @@ def jobs_of(files: Source, out: Path, whole: bool = False) -> list[ScoreJob]:
     jobs, first_row = [], 0
     for shard in files.shards:
         name = out / shard.relative_to(root).with_suffix(".parquet")
-        if format_of(shard) != "parquet" or whole or shard in files.ids:
+        if format_of(shard) != "parquet" or whole:
             jobs.append(ScoreJob(shard, name, first_row))
             first_row += count_rows(shard)
             continue
@@ -262,14 +261,14 @@ def row_group_cuts(shard: Path) -> Iterator[tuple[range, int, int]]:
 
 def first_batch(files: Source, jobs: Sequence[ScoreJob]) -> pa.RecordBatch:
     for job in jobs:
-        for batch in files.batches(job.shard, job.row_groups, SAMPLE):
+        for batch in read_batches(job.shard, job.row_groups, SAMPLE):
             if batch.num_rows:
                 return batch
     raise ValueError(f"{files.shards[0]}: the table has no rows")
 
 
 def record_of(
-    job: ScoreJob, files: Source, inputs: Mapping[Path, str], made_by: Sequence[str], out: Path, predictions: str | Path
+    job: ScoreJob, inputs: Mapping[Path, str], made_by: Sequence[str], out: Path, predictions: str | Path
 ) -> dict[str, str]:
     """Return how the file of a job was made, for its footer.
 
@@ -278,10 +277,9 @@ def record_of(
     digests of scorer and context.
     """
     scorer, context = made_by
-    content = (inputs[path] for path in files.files_of(job.shard))
     return {
         "scorer": scorer,
-        "input": digest(context, job.shard.name, repr(job.row_groups), *content),
+        "input": digest(context, job.shard.name, repr(job.row_groups), inputs[job.shard]),
         "position": position_of(job.out, out, predictions),
     }
 
