@@ -89,18 +89,15 @@ def graph_of(
 
 
 def _columns(text: str) -> dict[str, Any]:
-    chosen: dict[str, Any] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        what, _, name = (p.strip() for p in part.partition("="))
-        if what == "features" and name:
-            chosen["feature_columns"] = name.split("+")
-        elif what in ROLES and name:
-            chosen[f"{what}_column"] = name
-        else:
+    """Return the column arguments of `graphcal.datasets.read`."""
+    arguments: dict[str, Any] = {}
+    for role, name in column_names(text).items():
+        if role != "features" and role not in ROLES:
             raise ValueError(
-                f"--columns understands WHAT=NAME, WHAT among {', '.join(ROLES)}, features (features=a+b+c); got {part!r}"
+                f"--columns understands WHAT=NAME, WHAT among {', '.join(ROLES)}, features (features=a+b+c); got {role!r}"
             )
-    return chosen
+        arguments |= {"feature_columns": name.split("+")} if role == "features" else {f"{role}_column": name}
+    return arguments
 
 
 def predictions_in(path: Path) -> Path:
@@ -124,11 +121,11 @@ def _file_in(folder: Path, name: str) -> Path:
 
 
 def column_names(text: str) -> dict[str, str]:
-    """Roles and the names of the columns that have them."""
-    found = {}
+    """Parse --columns: roles and the names of the columns that have them."""
+    names = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
-        role, mark, name = part.partition("=")
-        if not mark or not name.strip():
+        role, mark, name = (piece.strip() for piece in part.partition("="))
+        if not mark or not name:
             raise ValueError(f"--columns must look like id=paper,label=topic; got {part!r}")
-        found[role.strip()] = name.strip()
-    return found
+        names[role] = name
+    return names
