@@ -274,7 +274,7 @@ def test_calibrate_takes_names_rows_and_edges():
     )
     assert found.study.graph.y[:5].tolist() == [-1] * 5
     assert int(found.study.graph.val_mask.sum()) == 595
-    with pytest.raises(ValueError, match="an array does not say what it holds"):
+    with pytest.raises(ValueError, match="Cannot tell what an array holds"):
         gc.calibrate(Z, Y)
     with pytest.raises(ValueError, match=r"y must have shape \(1500,\)"):
         gc.calibrate(Z, Y[:5], kind="logits")

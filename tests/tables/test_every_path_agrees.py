@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
@@ -345,17 +344,6 @@ def test_edges_that_changed_are_read_again(calibrators, tmp_path):
     assert score(calibrators / "graph.safetensors", path, tmp_path / "out", edges=edges)["kept"] == 0
     score(calibrators / "graph.safetensors", path, tmp_path / "whole", edges=edges)
     assert pq.read_table(tmp_path / "out").equals(pq.read_table(tmp_path / "whole"))
-
-
-def test_ids_in_a_file_of_their_own_that_changed_are_read_again(calibrators, tmp_path):
-    folder = tmp_path / "node"
-    folder.mkdir()
-    torch.save(torch.tensor(P), folder / "predict-00000.pt")
-    gc.save(gc.calibrate(P, Y, kind="probs", calibrator="ts").calibration, tmp_path / "c.safetensors")
-    for ids in (IDS, IDS[::-1].copy()):
-        torch.save(torch.tensor(ids), folder / "predict_nids-00000.pt")
-        assert score(tmp_path / "c.safetensors", folder, tmp_path / "out", source="graphstorm")["kept"] == 0
-        assert pq.read_table(tmp_path / "out")["nid"].to_pylist() == ids.tolist()
 
 
 def test_rows_that_are_gone_leave_the_folder_and_other_files_stay(calibrators, tmp_path, run):

@@ -130,4 +130,4 @@ def encode_labels(column: pa.ChunkedArray, path: Path, name: str) -> tuple[np.nd
 def encode_split(column: pa.ChunkedArray, path: Path, name: str) -> Split:
     """Return the node numbers of train, val and test; a node without a word is in none."""
     masks = split_from_words(column, path, name)
-    return Split(*(np.flatnonzero(mask) for mask in (masks.train, masks.val, masks.test)))
+    return Split(np.flatnonzero(masks.train), np.flatnonzero(masks.val), np.flatnonzero(masks.test))

@@ -33,7 +33,7 @@ from graphcal.tables.disk_columns import DiskColumns, DiskRows
 from graphcal.tables.disk_contexts import ROWS, Context, DiskGraph, context_on_disk, is_known_on_disk
 from graphcal.tables.edge_blocks import write_blocks
 from graphcal.tables.edges import RowNumbers, edge_batches, edge_count_bound
-from graphcal.tables.files import BATCH, count_rows, fingerprints, plain_ids, read_batches, shards_of
+from graphcal.tables.files import BATCH, WHOLE_FILE, count_rows, fingerprints, plain_ids, read_batches, shards_of
 from graphcal.tables.labels import ENDS, training_ids
 from graphcal.tables.scorer import Scorer
 from graphcal.tables.sources import Source
@@ -69,7 +69,7 @@ class GraphFiles:
         return digest(key, repr(sorted(self.columns.items())), *fingerprints(tables, workers).values())
 
     def batches(self, shard: Path) -> Iterator[pa.RecordBatch]:
-        return read_batches(shard, None, 1 << 62 if self.is_long else BATCH)
+        return read_batches(shard, None, WHOLE_FILE if self.is_long else BATCH)
 
     def ids_of(self, batch: pa.RecordBatch, shard: Path) -> pa.Array:
         """One per prediction."""

@@ -43,6 +43,7 @@ FORMATS = {
     ".ipc": "arrow", ".npz": "npz", ".pt": "pt", ".pth": "pt", ".csv.gz": "csv", ".tsv.gz": "csv",
 }  # fmt: skip
 BATCH = 1 << 17  # rows
+WHOLE_FILE = 1 << 62  # rows of a batch: all of them
 VALUE = 8  # bytes of memory for each value, at least
 COLUMN = 1 << 14  # bytes that pyarrow takes for a column of CSV, whatever is in it
 PART = 1 << 24  # bytes of a CSV file that are read at a time
@@ -119,16 +120,19 @@ def read_tables(path: str | Path) -> pa.Table:
 
 
 def read_batches(path: Path, row_groups: range | None = None, size: int = BATCH) -> Iterator[pa.RecordBatch]:
-    """Read one file in batches: Parquet and Arrow as they lie on the disk, other formats after they are read whole."""
+    """Read one file in batches: Parquet and Arrow as they lie on the disk, other formats after they are read whole.
+
+    The size `WHOLE_FILE` gives one batch, whatever the format.
+    """
     with file_errors(path):
         form = format_of(path)
-        if form == "parquet":
+        if size >= WHOLE_FILE or form not in ("parquet", "arrow"):
+            yield from read_table_file(path).combine_chunks().to_batches(max_chunksize=size)
+        elif form == "parquet":
             yield from parquet_batches(path, None, row_groups, size)
-        elif form == "arrow":
+        else:
             for batch in arrow_batches(path):
                 yield from (batch.slice(at, size) for at in range(0, batch.num_rows, size))
-        else:
-            yield from read_table_file(path).combine_chunks().to_batches(max_chunksize=size)
 
 
 def count_rows(path: Path) -> int:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -65,7 +65,7 @@ OPPOSITE = {"True": "False", "true": "false", "TRUE": "FALSE", "1": "0"}  # of t
 NAMED, IN_ROLE, SINGLE, WINNER, COUNTED = range(5)  # how a layout was recognised, the surest first
 
 Array = NDArray[Any]
-Rows = pa.RecordBatch | pa.Table
+Rows: TypeAlias = pa.RecordBatch | pa.Table
 
 
 def roles_of(names: Sequence[str], given: Mapping[str, str], where: str | Path) -> dict[str, str]:

@@ -30,7 +30,7 @@ from graphcal.files import atomic_file, check_writable, digest, file_errors, swe
 from graphcal.metrics.references import RowCounts, drift_since
 from graphcal.persist import find_reference, restore
 from graphcal.tables.contexts import GraphFiles, Progress, TableContext, edges_context
-from graphcal.tables.files import BATCH, count_rows, fingerprints, format_of, parquet_fragment, read_batches
+from graphcal.tables.files import BATCH, WHOLE_FILE, count_rows, fingerprints, format_of, parquet_fragment, read_batches
 from graphcal.tables.layouts import ROLES
 from graphcal.tables.metadata import FittedTable, with_metadata
 from graphcal.tables.reading import check_given
@@ -199,7 +199,7 @@ def scored_batches(
     scorer: Scorer, context: TableContext | None, sample: Sequence[int] | None, job: ScoreJob
 ) -> Iterator[tuple[pa.RecordBatch, RowCounts]]:
     """Yield the batches of a job with calibrated columns, and the counts of their rows."""
-    rows, size = 0, BATCH if scorer.layout.row_per_prediction else 1 << 62
+    rows, size = 0, BATCH if scorer.layout.row_per_prediction else WHOLE_FILE
     for batch in read_batches(job.shard, job.row_groups, size):
         if rows == 0:
             scorer.check_shard(batch, job.shard)
