@@ -30,7 +30,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn.models import GraphSAGE
 
 import graphcal as gc
-from graphcal.lab.engine.operators import feature_matrix
+from graphcal.engine.graph_parts import feature_matrix
 from graphcal.lab.models import TrainedGNN
 from graphcal.lab.training import Sampling
 from graphcal.metrics import score

@@ -210,7 +210,7 @@ def edges(folder: Path, rng: random.Random) -> None:
 def read_edge_file(folder: Path) -> Any:
     import pyarrow as pa
 
-    from graphcal.tables.edge_files import read_edges
+    from graphcal.tables.edges import read_edges
 
     return read_edges(next(folder.glob("edges.*")), pa.array([f"n{k}" for k in range(ROWS)]))
 

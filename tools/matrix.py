@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 EXTRAS = {  # what each extra is for: its packages, and the modules of ours that stand on them
-    "ray": ("ray.data", "graphcal.tables.execution", "graphcal.lab.bench.engines"),
+    "ray": ("ray.data", "graphcal.tables.scoring", "graphcal.lab.bench.engines"),
     "spark": ("pyspark",),
     "onnx": ("onnx", "onnxruntime", "onnxscript", "graphcal.serving.torch_export"),
 }  # fmt: skip

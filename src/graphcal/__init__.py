@@ -28,7 +28,7 @@ _WHERE = {
     "decide": "decisions",
     "evaluate": "metrics",
     "example": "_example",
-    "export": "tables.exporting",
+    "export": "tables.writing",
     "observe": "observation",
     "report": "reports",
     "restore": "saving",

@@ -28,7 +28,7 @@ from graphcal.saving import save as save
 from graphcal.serving import CalibratedModel as CalibratedModel
 from graphcal.study import Study as Study
 from graphcal.tables.calibration import calibrate as calibrate
-from graphcal.tables.exporting import export as export
+from graphcal.tables.writing import export as export
 
 __version__: str
 __all__: list[str]

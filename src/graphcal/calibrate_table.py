@@ -13,12 +13,10 @@ from graphcal.methods import CALIBRATORS
 from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
 from graphcal.results import Results, Source, choose_method, results_of
 from graphcal.study import Study
-from graphcal.tables.calibration import fit, outputs_of, read_final_layer, remember, write_calibrated
-from graphcal.tables.edge_files import read_edges, remark_on_direction
-from graphcal.tables.joining import is_of_edges
-from graphcal.tables.pivots import winners_alone
+from graphcal.tables.calibration import attach_metadata, fit, outputs_of, read_final_layer, write_calibrated
+from graphcal.tables.edges import read_edges, remark_on_direction
+from graphcal.tables.labels import is_of_edges, random_split
 from graphcal.tables.reading import PredictionTable
-from graphcal.tables.splits import drawn
 from graphcal.tables.two_classes import notes_on
 
 
@@ -39,7 +37,7 @@ def calibrate_files(
     y, notes = table.labels.numpy(), list(table.notes)
     split = table.split
     if split is None:
-        split, note = drawn(y, seed)
+        split, note = random_split(y, seed)
         notes.append(note)
     if edges is not None and is_of_edges(table.layout.roles):
         raise ValueError(
@@ -57,7 +55,7 @@ def calibrate_files(
         study = fitted_study(out, calibrators)
         choice = choose_method(study, calibrators)
         fitted = study.fitted[choice.method][0]
-        remember(fitted.calibration, fitted.log_probs, table.layout, table.kind, table.classes, split)
+        attach_metadata(fitted.calibration, fitted.log_probs, table.layout, table.kind, table.classes, split)
         return results_of(
             study,
             choice,
@@ -69,12 +67,12 @@ def calibrate_files(
                 seeds=(seed,),
                 notes=(*notes, *notes_on(study)),
                 classes=tuple(table.classes),
-                layout=table.layout.form,
+                layout=table.layout.name,
                 kind=table.kind.name,
             ),
             bins,
             partial(write_calibrated, table, fitted.log_probs, split=split),
-            served=winners_alone(fitted.log_probs) if table.layout.form == "top-label" else None,
+            served=table.layout.as_written(fitted.log_probs),
         )
 
 

@@ -1,6 +1,6 @@
-"""Files: what one may ask of this machine, one atomic write, and one name for whatever is wrong with a file.
+"""Size limits, atomic writes, checksums and file errors.
 
-Declared sizes are held against these numbers before memory is taken:
+Declared sizes are held against these limits before memory is taken:
 
     memory of a file      at most 512 MB, or 256 bytes for each byte of the file, whichever is more
     columns of features   at most 2**24 (word numbers, hashed features)
@@ -24,9 +24,12 @@ import re
 import secrets
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -90,12 +93,33 @@ def read_text(path: str | os.PathLike[str], size: int = TEXT) -> str:
 
 
 def sha256_of(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a file as hexadecimal text; the file is read in pieces."""
-    digest = hashlib.sha256()
+    """Compute the SHA-256 of a file, read in pieces, as hexadecimal text."""
+    total = hashlib.sha256()
     with open(path, "rb") as file:
         while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
+            total.update(piece)
+    return total.hexdigest()
+
+
+def digest(*parts: str | bytes) -> str:
+    """Compute the SHA-256 of several texts; ("ab", "c") and ("a", "bc") differ."""
+    total = hashlib.sha256()
+    for part in parts:
+        content = part.encode() if isinstance(part, str) else part
+        total.update(len(content).to_bytes(8, "little") + content)
+    return total.hexdigest()
+
+
+def tensor_checksum(tensors: Mapping[str, Tensor], header: str = "") -> str:
+    """Compute the SHA-256 of a header and of every tensor's name, shape, type and bytes."""
+    import torch
+
+    total = hashlib.sha256(header.encode())
+    for name, tensor in sorted(tensors.items()):
+        total.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        raw = tensor.detach().cpu().contiguous().reshape(-1)
+        total.update(raw.view(torch.uint8).numpy().tobytes() if raw.numel() else b"")
+    return total.hexdigest()
 
 
 def check_regular(path: str | os.PathLike[str]) -> Path:
@@ -151,11 +175,14 @@ def _locked(partial: Path) -> BinaryIO:
         file.close()
 
 
-def sweep(folder: str | os.PathLike[str], name: str = "*") -> None:
-    """Remove the partial files (of files with this name) that killed processes left in a folder: whose lock nobody holds."""
+def sweep(folder: str | os.PathLike[str], name: str = "*", inside: bool = False) -> None:
+    """Remove the partial files (of files with this name) that killed processes left in a folder: whose lock nobody holds.
+
+    With ``inside``, in the folders inside it as well.
+    """
     if fcntl is None or not Path(folder).is_dir():
         return
-    for partial in Path(folder).glob(f".{name}.*.*"):
+    for partial in (Path(folder).rglob if inside else Path(folder).glob)(f".{name}.*.*"):
         if not re.fullmatch(r"\..+\.\d+\.[0-9a-f]{8}", partial.name):
             continue
         with contextlib.suppress(OSError), open(partial, "rb") as file:  # OSError: it is locked, or already gone
@@ -226,18 +253,27 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
-    """Whatever a library raises over the content of a file becomes one ValueError that names the file.
+def file_errors(path: str | os.PathLike[str], what: str = "", others: bool = False) -> Iterator[None]:
+    """Turn whatever a library raises over the content of a file into one ValueError that names the file.
 
-    Libraries answer broken files with any class of exception, from KeyError to MemoryError. Ours pass as they are: they name
-    the file already.
+    Libraries answer broken files with any class of exception, from KeyError to MemoryError. Errors that name the file already
+    pass as they are. ``what`` is what the file was expected to be. With ``others``, several files are read, and errors of ours
+    pass: they name the file at fault.
     """
+    name = os.fspath(path)
     try:
         yield
     except (FileNotFoundError, ModuleNotFoundError):
         raise
     except Exception as fault:
-        if isinstance(fault, ValueError) and str(fault).startswith(os.fspath(path)):
+        if type(fault) is ValueError and (others or name in str(fault)):
             raise
-        said = " ".join(str(fault).split())[:300] or type(fault).__name__
-        raise ValueError(f"{os.fspath(path)}: not {what} ({said})") from fault
+        if others and isinstance(fault, OSError):
+            raise
+        text = str(fault).replace(f"Could not open Parquet input source '{name}': ", "")
+        text = " ".join(text.split())[:300] or type(fault).__name__
+        message = f"{name}: not {what} ({text})" if what else f"{name} cannot be read: {text}"
+        raise ValueError(message) from fault
+
+
+reading = file_errors

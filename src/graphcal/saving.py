@@ -16,7 +16,6 @@ it declares, of the types that it declares, or the file is refused (`ValueError`
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -28,13 +27,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcal import __version__
 from graphcal.core import Calibration, Outputs
-from graphcal.files import WORKING, check_memory, write_atomically
+from graphcal.files import WORKING, check_memory, tensor_checksum, write_atomically
 from graphcal.serving import CalibratedModel
 
 FORMAT = 4
@@ -93,7 +91,7 @@ def save(
     ``node_type``. Functions (``as_graph``, a callable ``pick``) are refused.
 
     ``reference`` is what its predictions looked like when it was fitted (`graphcal.metrics.reference_summary`): `graphcal watch`
-    compares later ones with it.
+    and `graphcal score` compare later ones with it. A calibration of `gc.calibrate` brings its own.
 
     >>> import tempfile
     >>> import graphcal as gc
@@ -137,13 +135,14 @@ def save(
             f"{type(calibration).__name__} has a setting that JSON cannot hold: {error}; keep numbers in tensors"
         ) from None
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in state.items()}
+    reference = calibration.fitted_on.get("reference") if reference is None else reference
     metadata = {"graphcal": header} | ({} if reference is None else {"reference": json.dumps(dict(reference))})
     metadata["sha256"] = checksum(metadata, tensors)
     return write_atomically(path, to_bytes(tensors, metadata=metadata))
 
 
 def read_reference(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The ``reference`` that a calibration was saved with, checked as `restore` checks its file."""
+    """Read the ``reference`` that a calibration was saved with, checked as `restore` checks its file."""
     reference = find_reference(path)
     if reference is None:
         raise ValueError(
@@ -154,7 +153,7 @@ def read_reference(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def find_reference(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """The same; None where it was saved without one."""
+    """Read the ``reference`` of a saved calibration; None where it has none."""
     from graphcal.metrics.references import reference_fault  # serving does without the metrics
 
     path = Path(path)
@@ -223,14 +222,9 @@ def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Any]:
 
 
 def checksum(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of the metadata but for this sum, and of every tensor's name, type, shape and bytes."""
-    said = {name: text for name, text in metadata.items() if name != "sha256"}
-    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
-    for name in sorted(tensors):
-        tensor = tensors[name].contiguous()
-        digest.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
-    return digest.hexdigest()
+    """Compute the SHA-256 of the metadata without this sum, and of every tensor."""
+    header = {name: text for name, text in metadata.items() if name != "sha256"}
+    return tensor_checksum(tensors, json.dumps(header, sort_keys=True))
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -285,7 +279,7 @@ def _described(calibration: Calibration) -> dict[str, Any]:
     return {
         "class": key_of(cls),
         "num_classes": calibration.num_classes,
-        "fitted_on": calibration.fitted_on,
+        "fitted_on": {key: value for key, value in calibration.fitted_on.items() if key != "reference"},  # see `save`
         "settings": calibration.settings,
         "tensors": tensors,
         "parts": {name: _described(part) for name, part in parts.items()},

@@ -1,12 +1,9 @@
 """Small prediction files as other engines write them, made here: the shape of columns, types and names is theirs."""
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-import torch
 
 
 def predictions(N=600, C=4, scale=2.5, seed=0):
@@ -62,22 +59,6 @@ def write_graphstorm_edges(folder, z, ids):
     for chunk, rows in enumerate(np.array_split(np.arange(len(z)), 3)):
         pq.write_table(table.take(rows), name / f"pred.predict-00000_{chunk:05d}.parquet")
     return ends
-
-
-def write_graphstorm_raw(folder, z, ids):
-    """Tensors of two workers, ids as GraphStorm's numbers, and the mapping back."""
-    (folder / "paper").mkdir(parents=True)
-    numbers = np.random.default_rng(3).permutation(len(z))
-    for rank, rows in enumerate(np.array_split(np.arange(len(z)), 2)):
-        torch.save(torch.from_numpy(softmax(z)[rows]), folder / "paper" / f"predict-{rank:05d}.pt")
-        torch.save(torch.from_numpy(numbers[rows]), folder / "paper" / f"predict_nids-{rank:05d}.pt")
-    (folder / "result_info.json").write_text(json.dumps({"format": "pytorch", "ntypes": ["paper"], "world_size": 2}))
-    mapping = folder / "raw_id_mappings" / "paper"
-    mapping.mkdir(parents=True)
-    for part, rows in enumerate(np.array_split(np.argsort(numbers), 2)):
-        table = pa.table({"orig": [ids[r] for r in rows], "new": numbers[rows]})
-        pq.write_table(table, mapping / f"part-{part:05d}.parquet")
-    return folder
 
 
 def write_neo4j(path, z, ids, classes, probabilities=True):

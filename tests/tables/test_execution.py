@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from graphcal.tables.execution import made_ahead
+from graphcal.tables.scoring import prefetch
 
 
 def test_items_come_in_order_and_the_next_is_made_while_one_is_used():
@@ -16,12 +16,12 @@ def test_items_come_in_order_and_the_next_is_made_while_one_is_used():
             yield k
 
     seen = []
-    for item in made_ahead(items()):
+    for item in prefetch(items()):
         assert item == 3 or made[item + 1].wait(5)  # nobody asked for it yet
         assert item > 1 or not made[item + 2].is_set()  # and never more than one, which would take memory
         seen.append(item)
     assert seen == [0, 1, 2, 3]
-    assert list(made_ahead(iter([]))) == []
+    assert list(prefetch(iter([]))) == []
 
 
 def test_a_fault_while_making_comes_after_the_items_before_it():
@@ -29,7 +29,7 @@ def test_a_fault_while_making_comes_after_the_items_before_it():
         yield 1
         raise ValueError("row 7 is not a number")
 
-    coming = made_ahead(items())
+    coming = prefetch(items())
     assert next(coming) == 1
     with pytest.raises(ValueError, match="row 7"):
         next(coming)
@@ -37,7 +37,7 @@ def test_a_fault_while_making_comes_after_the_items_before_it():
 
 def test_whoever_stops_early_leaves_no_thread_behind():
     before = threading.active_count()
-    coming = made_ahead(iter(range(100)))
+    coming = prefetch(iter(range(100)))
     assert next(coming) == 0
     assert threading.active_count() == before + 1
     coming.close()

@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 
 import graphcal as gc
 from graphcal.tables.calibration import read_final_layer
-from graphcal.tables.edge_files import read_edges
+from graphcal.tables.edges import read_edges
 from graphcal.tables.reading import read_table
 
 

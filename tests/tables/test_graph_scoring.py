@@ -17,7 +17,7 @@ from graphcal.tables import disk_contexts, edge_blocks, scoring
 from graphcal.tables.disk_columns import DiskColumns
 from graphcal.tables.disk_contexts import DiskSums
 from graphcal.tables.edge_blocks import write_blocks
-from graphcal.tables.row_numbers import RowNumbers
+from graphcal.tables.edges import RowNumbers
 from graphcal.tables.scorer import calibrated_block
 from graphcal.tables.scoring import score
 

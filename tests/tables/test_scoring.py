@@ -14,12 +14,11 @@ import torch
 import graphcal as gc
 from children import child, kill_after
 from graphcal.methods import CALIBRATORS
-from graphcal.tables.jobs import jobs_of
-from graphcal.tables.kinds import Kind
-from graphcal.tables.layouts import TableLayout
-from graphcal.tables.profiles import Profile, drift, drift_text
+from graphcal.metrics.references import SAMPLE, RowCounts, drift_since, drift_text, reference_summary, sample_keys
+from graphcal.tables.layouts import Wide
+from graphcal.tables.score_types import ScoreType
 from graphcal.tables.scorer import Scorer, calibrated_block
-from graphcal.tables.scoring import score
+from graphcal.tables.scoring import jobs_of, score
 from graphcal.tables.sources import source_of
 from small_outputs import model_outputs
 
@@ -63,7 +62,9 @@ def test_rows_ids_and_other_columns_stay(folder, tmp_path):
     assert found["calibrated_prediction"].to_pylist() == Z.argmax(1).tolist()
     np.testing.assert_allclose(found["calibrated_confidence"].to_numpy(), probs.max(1), atol=1e-7)
     assert (summary["rows"], summary["files"], summary["kept"]) == (3000, 6, 0)
-    assert summary["drift"]["confidence_shift"] < 1e-3
+    assert not summary["drift"]["differ"]
+    assert sum(summary["profile"]["confidence"]) == sum(summary["profile"]["predicted"]) == 3000
+    assert abs(summary["profile"]["mean_confidence"] - probs.max(1).mean()) < 1e-6
     assert json.loads((tmp_path / "_score.json").read_text())["rows"] == 3000
     kept = score(folder / "ts.safetensors", folder / "preds", tmp_path / "all", keep_scores=True)
     assert kept["rows"] == 3000
@@ -71,7 +72,7 @@ def test_rows_ids_and_other_columns_stay(folder, tmp_path):
 
 
 def test_a_large_file_is_cut_at_row_groups(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("graphcal.tables.jobs.JOB_ROWS", 1000)
+    monkeypatch.setattr("graphcal.tables.scoring.JOB_ROWS", 1000)
     pq.write_table(table(), tmp_path / "big.parquet", row_group_size=300)
     jobs = jobs_of(source_of(tmp_path / "big.parquet"), tmp_path / "out")
     assert [(job.out.name, job.first_row, list(job.row_groups)) for job in jobs] == [
@@ -84,12 +85,12 @@ def test_a_large_file_is_cut_at_row_groups(folder, tmp_path, monkeypatch):
     assert found["nid"].to_pylist() == list(range(len(Z)))
 
 
-def test_processes_and_ray_write_the_same_files(folder, tmp_path):
+def test_threads_and_ray_write_the_same_files(folder, tmp_path):
     pytest.importorskip("ray")
-    for engine in ("local", "process", "ray"):
+    for engine in ("local", "ray"):
         summary = score(folder / "ts.safetensors", folder / "preds", tmp_path / engine, engine=engine, workers=1)
         assert summary["rows"] == 3000
-    assert digests(tmp_path / "local") == digests(tmp_path / "process") == digests(tmp_path / "ray")
+    assert digests(tmp_path / "local") == digests(tmp_path / "ray")
     assert len(digests(tmp_path / "local")) == 6
     with pytest.raises(ValueError, match="--address is the address of a Ray cluster"):
         score(folder / "ts.safetensors", folder / "preds", tmp_path / "x", address="auto")
@@ -100,14 +101,14 @@ import sys, time
 from graphcal.tables import scoring
 
 scoring.BATCH = 50
-scored = scoring.Scorer.profiled
+scored = scoring.Scorer.score
 
 def slow(self, *args):
     print(".", end="", flush=True)
     time.sleep(0.01)
     return scored(self, *args)
 
-scoring.Scorer.profiled = slow
+scoring.Scorer.score = slow
 scoring.score(*sys.argv[1:], workers=1)
 """
 
@@ -248,7 +249,7 @@ def test_a_graph_aware_calibrator_scores_with_edges_and_without_a_graph_refuses(
 
 def test_the_scorer_is_one_picklable_function_of_a_batch():
     calibration = CALIBRATORS["ts"]().fit(model_outputs(), on=model_outputs().graph.val_mask)
-    scorer = Scorer(calibration, TableLayout("wide", "logits", SCORES), Kind("logits"), tuple("01234"))
+    scorer = Scorer(calibration, Wide("logits", SCORES), ScoreType("logits"), tuple("01234"))
     scorer = pickle.loads(pickle.dumps(scorer))
     batches = table().to_batches(max_chunksize=700)
     mapped = list(scorer.map(iter(batches)))
@@ -257,33 +258,43 @@ def test_the_scorer_is_one_picklable_function_of_a_batch():
     assert mapped[0].schema.equals(scorer.schema(table().schema))
 
 
-def test_drift_is_zero_for_the_same_rows_and_told_for_others():
-    g = np.random.default_rng(0)
-    conf, pred = g.uniform(0.2, 1, 5000).astype(np.float32), g.integers(0, 3, 5000)
-    whole = Profile.of(conf, pred, 3)
-    parts = Profile.of(conf[:2000], pred[:2000], 3) + Profile.of(conf[2000:], pred[2000:], 3)
-    assert parts.to_dict()["confidence"] == whole.to_dict()["confidence"]
-    same = drift(Profile.from_dict(whole.to_dict()), parts)
-    assert (same["confidence_shift"], same["predicted_shift"]) == (0, 0)
+def counted(log_probs, sample=(0, 1, 2)):
+    """The counts of rows, in batches of 700, as `score` makes them."""
+    counts = RowCounts.none(3)
+    for at in range(0, len(log_probs), 700):
+        probs = log_probs[at : at + 700].exp().numpy()
+        rows, keys = sample_keys(len(probs), at)
+        values = np.column_stack([probs[rows].max(1), probs[rows][:, list(sample)]])
+        one = RowCounts.of(probs.max(1), probs.argmax(1), 3, keys, values)
+        counts = counts + RowCounts.from_dict(json.loads(json.dumps(one.to_dict())))
+    return counts
+
+
+def test_counts_of_batches_are_those_of_the_whole_and_hold_a_random_sample():
+    log_probs = torch.from_numpy(3 * predictions(5000, 3)[0]).double().log_softmax(-1)
+    counts, summary = counted(log_probs), reference_summary(log_probs)
+    assert counts.confidence.tolist() == summary["confidence"]
+    assert counts.predicted.tolist() == summary["predicted"]
+    assert counts.rows == 5000
+    conf = log_probs.exp().max(1).values
+    assert abs(counts.mean_confidence - float(conf.mean())) < 1e-9
+    assert len(counts.keys) == len(counts.sample) == SAMPLE
+    keys = np.concatenate(
+        [np.random.default_rng(at).random(min(700, 5000 - at), dtype=np.float32) for at in range(0, 5000, 700)]
+    )
+    expected = np.argsort(keys, kind="stable")[:SAMPLE]  # the rows of the smallest keys, whichever batch they are in
+    np.testing.assert_allclose(counts.sample[:, 0], conf.numpy()[expected], atol=1e-3)
+
+
+def test_drift_is_told_for_other_rows_only():
+    z = torch.from_numpy(predictions(5000, 3)[0]).double()
+    reference = reference_summary(z[:2500].log_softmax(-1))
+    classes = reference["sample"]["classes"]
+    same = drift_since(reference, counted(z[2500:].log_softmax(-1), classes))
+    assert not same["differ"]
     assert "unlike" not in drift_text(same)
-    moved = drift(whole, Profile.of(conf / 2, np.zeros(5000, int), 3))
-    assert moved["predicted_shift"] == pytest.approx(2 / 3, abs=0.02)
-    assert moved["mean_confidence"] == pytest.approx(conf.mean() / 2, abs=1e-3)
-    assert "These rows are unlike those of the fit" in drift_text(moved)
-
-
-def test_a_sample_is_the_same_whatever_the_parts_it_came_in():
-    g = np.random.default_rng(0)
-    values, pred = g.random((9000, 2)), np.zeros(9000, int)
-    parts = [
-        Profile.of(values[a:b, 0], pred[a:b], 2).with_sample(lambda rows, a=a: values[a + rows], (7, a))
-        for a, b in ((0, 5000), (5000, 6000), (6000, 9000))
-    ]
-    again = [Profile.from_dict(json.loads(json.dumps(part.to_dict(sample=True)))) for part in parts]
-    one, two = parts[0] + parts[1] + parts[2], again[2] + (again[0] + again[1])
-    assert one.sample.shape == (4000, 3)
-    np.testing.assert_allclose(one.sample, two.sample, atol=1e-3)  # values travel in half precision
-    assert len(np.unique(one.sample[:, 1])) == 4000
-    assert one.sample[:, 1].mean() == pytest.approx(0.5, abs=0.02)
-    counts = [np.isin(values[a:b, 0], one.sample[:, 1]).sum() for a, b in ((0, 5000), (5000, 6000), (6000, 9000))]
-    assert counts == pytest.approx([2222, 444, 1333], rel=0.15)  # every row has the same chance
+    moved = drift_since(reference, counted((0.5 * z[2500:]).log_softmax(-1), classes))
+    assert moved["differ"]
+    assert moved["covariate"] == "confidence"
+    assert "unlike those of the fit" in drift_text(moved)
+    assert drift_since(reference, RowCounts.none(3)) is None

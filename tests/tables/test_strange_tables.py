@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import graphcal as gc
 from graphcal.calibrate_table import calibrate_files
 from graphcal.cli import app
-from graphcal.tables.edge_files import read_edges
+from graphcal.tables.edges import read_edges
 from graphcal.tables.estimator import CalibratedScores
 from graphcal.tables.reading import read_table
 from graphcal.tables.scorer import scorer_of

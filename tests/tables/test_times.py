@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from graphcal.tables.times import times_of
+from graphcal.tables.reading import times_of
 
 
 def order(values, kind=None):

@@ -44,11 +44,11 @@ def _file_in(folder: Path, name: str) -> Path:
 
 
 def column_names(text: str) -> dict[str, str]:
-    """Roles and the names of the columns that have them."""
+    """Parse --columns: roles and the names of the columns that have them."""
     names = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
-        role, mark, name = part.partition("=")
-        if not mark or not name.strip():
+        role, mark, name = (piece.strip() for piece in part.partition("="))
+        if not mark or not name:
             raise ValueError(f"--columns must look like id=paper,label=topic; got {part!r}")
-        names[role.strip()] = name.strip()
+        names[role] = name
     return names

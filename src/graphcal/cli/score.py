@@ -35,7 +35,7 @@ def score(
         "", metavar="ROLE=NAME,...", help="Your columns' names, where they differ: id=paper or scores=pred."
     ),
     keep_scores: bool = typer.Option(False, metavar="", help="Write the scores as well, beside the calibrated ones."),
-    engine: str = typer.Option("local", metavar="NAME", help="local (threads), process, or ray."),
+    engine: str = typer.Option("local", metavar="NAME", help="local (threads) or ray."),
     workers: int = typer.Option(0, min=0, metavar="N", help="How many at once (default: one per core)."),
     address: str = typer.Option(
         None, metavar="ADDRESS", help="Address of a Ray cluster; without it, a local one for this command."
@@ -51,20 +51,20 @@ def score(
     """
 
     from graphcal.cli.progress import ProgressBar
-    from graphcal.tables.profiles import drift_text
+    from graphcal.metrics.references import drift_text
     from graphcal.tables.scoring import score as score_table
 
     with ProgressBar(plain_console(stderr=True)) as report:
-        found = score_table(
+        summary = score_table(
             calibrator_in(calibrator), predictions, out, edges, train_ids, kind, source, column_names(columns), keep_scores,
             engine, workers, address, report,
         )  # fmt: skip
     if json:
-        typer.echo(json_format.dumps(found))
+        typer.echo(json_format.dumps(summary))
         return
-    kept = f", {found['kept']:,} of them kept from before" if found["kept"] else ""
-    typer.echo(f"{found['rows']:,} rows in {found['files']:,} file{'s' * (found['files'] > 1)}{kept}: {out}")
-    for note in found.get("notes", ()):
+    kept = f", {summary['kept']:,} of them kept from before" if summary["kept"] else ""
+    typer.echo(f"{summary['rows']:,} rows in {summary['files']:,} file{'s' * (summary['files'] > 1)}{kept}: {out}")
+    for note in summary.get("notes", ()):
         typer.echo(note, err=True)
-    if "drift" in found:
-        typer.echo(drift_text(found["drift"]))
+    if "drift" in summary:
+        typer.echo(drift_text(summary["drift"]))

@@ -48,7 +48,6 @@ def watch(
     from graphcal.decisions.decision import Decision
     from graphcal.decisions.monitoring import watch as compare
     from graphcal.saving import read_reference
-    from graphcal.tables.layouts import is_calibrated
     from graphcal.tables.reading import read_table
 
     reference = read_reference(calibrator_in(calibrator))
@@ -60,7 +59,7 @@ def watch(
         typer.echo(json_format.dumps(report.to_dict()))
     else:
         _show(report)
-        if report.status == "drifting" and not is_calibrated(table.layout):
+        if report.status == "drifting" and not table.layout.is_calibrated:
             typer.echo(
                 f"Note: {table.layout.scores[0]!r} is taken as served, that is calibrated. To calibrate it, run graphcal score."
             )

@@ -15,7 +15,7 @@ from graphcal.lab.training import Training, published, train
 from graphcal.methods import CALIBRATORS
 from graphcal.results import Explanations, Results, Source, choose_method, results_of
 from graphcal.study import StageProgress, Study
-from graphcal.tables.exporting import calibrated_table, class_names_of, remember_classes, write_table
+from graphcal.tables.writing import calibrated_table, class_names_of, attach_classes, write_table
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -82,14 +82,14 @@ def run(
         def write(path: Path) -> Path:
             return write_table(path, [calibrated_table(out, fitted.log_probs)])
 
-        remember_classes(fitted.calibration, class_names_of(data, out.num_classes))
+        attach_classes(fitted.calibration, class_names_of(data, out.num_classes))
         return results_of(study, choice, source, bins, write, explanations(study))
 
 
 def explanations(study: Study) -> Explanations | None:
     """Explain why nodes have their confidence, in the first seed (Eq. 8 of the SCAR paper); None without a final layer."""
     out = study.outputs[0]
-    if out.final is None or out.hidden is None:
+    if out.final is None or out.final_representation is None:
         return None
 
     def explain(method: str, nodes: Sequence[int]) -> list[Mapping[str, Any]]:

@@ -6,13 +6,14 @@
 
 `graphcal score` and `graphcal watch` compare later rows with the sample (`compare_rows`): up to 1,000 rows, of each its
 confidence, its probabilities of the most frequent classes, and its degree when the graph was given. The promise is there when a
-decision was made.
+decision was made. `score` counts rows batch by batch with `RowCounts`, which add up and hold such a sample as well.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def reference_summary(log_probs: Tensor, graph: Any = None, decision: Any = None
     check_log_probs(log_probs)
     log_probs = log_probs.detach().cpu()
     conf, C = confidence(log_probs)[0], log_probs.shape[1]
-    cells = (conf * BINS).ceil().long().clamp(1, BINS) - 1  # (lo, hi]
+    counts = RowCounts.of(conf.numpy(), log_probs.argmax(dim=1).numpy(), C)
     rows = torch.randperm(len(log_probs), generator=torch.Generator().manual_seed(0))[:SAMPLE]
     probs = log_probs.double().exp()
     classes = most_frequent(probs.mean(dim=0).numpy())
@@ -54,14 +55,110 @@ def reference_summary(log_probs: Tensor, graph: Any = None, decision: Any = None
         values = np.column_stack([values, np.log1p(degrees(graph)[rows.numpy()])])
     summary: dict[str, Any] = {
         "nodes": len(log_probs),
-        "confidence": torch.bincount(cells, minlength=BINS).tolist(),
-        "predicted": torch.bincount(log_probs.argmax(dim=1), minlength=C).tolist(),
+        "confidence": counts.confidence.tolist(),
+        "predicted": counts.predicted.tolist(),
         "prior": [round(p, 6) for p in probs.mean(dim=0).tolist()],
         "sample": {"classes": classes, "degree": graph is not None, "values": packed(values)},
     }
     if decision is not None and decision.threshold is not None:
         summary["promise"] = {k: getattr(decision, k) for k in ("threshold", "max_error", "certainty")}
     return summary
+
+
+@dataclass(frozen=True, eq=False)
+class RowCounts:
+    """Counts of rows by confidence and by predicted class, and a random sample of rows; ``a + b`` counts both.
+
+    Every row has a random key. The sample is the rows with the `SAMPLE` smallest keys, so that samples of parts make a sample of
+    the whole.
+    """
+
+    confidence: Array  # (BINS,) rows by confidence, bins (lo, hi]
+    predicted: Array  # (C,) rows by predicted class
+    total: float  # sum of all confidences
+    keys: Array  # (k,) of the rows of the sample
+    sample: Array  # (k, d) `sample_values` of these rows
+
+    @classmethod
+    def of(cls, conf: Array, pred: Array, classes: int, keys: Array | None = None, sample: Any = None) -> RowCounts:
+        small = np.int16 if BINS * classes < 1 << 15 else np.int64
+        scaled = conf * conf.dtype.type(BINS)
+        cell = np.clip(np.ceil(scaled).astype(small), 1, BINS) - 1  # (lo, hi]
+        cell += BINS * pred.astype(small, copy=False)
+        both = np.bincount(cell, minlength=BINS * classes).reshape(classes, BINS)
+        total = float(conf.sum(dtype=np.float64))
+        if keys is None:
+            return cls(both.sum(0), both.sum(1), total, np.zeros(0, np.float32), np.zeros((0, 0)))
+        return cls(both.sum(0), both.sum(1), total, keys, sample)
+
+    @classmethod
+    def none(cls, classes: int) -> RowCounts:
+        """Counts of no rows."""
+        return cls.of(np.zeros(0), np.zeros(0, np.int64), classes)
+
+    @classmethod
+    def from_dict(cls, entry: Mapping[str, Any]) -> RowCounts:
+        keys = np.frombuffer(base64.b64decode(entry["keys"]), dtype="<f4")
+        sample = unpacked(entry["sample"], 1).reshape(max(len(keys), 1), -1)
+        return cls(np.asarray(entry["confidence"]), np.asarray(entry["predicted"]), float(entry["total"]), keys, sample)
+
+    def __add__(self, other: RowCounts) -> RowCounts:
+        keys, sample = self.keys, self.sample
+        if len(other.keys):
+            keys = np.concatenate([keys, other.keys])
+            sample = np.concatenate([sample, other.sample]) if len(self.keys) else other.sample
+            smallest = np.argsort(keys, kind="stable")[:SAMPLE]
+            keys, sample = keys[smallest], sample[smallest]
+        return RowCounts(
+            self.confidence + other.confidence, self.predicted + other.predicted, self.total + other.total, keys, sample
+        )
+
+    @property
+    def rows(self) -> int:
+        return int(self.predicted.sum())
+
+    @property
+    def mean_confidence(self) -> float:
+        return self.total / max(self.rows, 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "confidence": self.confidence.tolist(),
+            "predicted": self.predicted.tolist(),
+            "total": self.total,
+            "keys": base64.b64encode(self.keys.astype("<f4").tobytes()).decode(),
+            "sample": packed(self.sample),
+        }
+
+
+def sample_keys(count: int, first_row: int) -> tuple[Array, Array]:
+    """Draw keys for the rows from ``first_row`` on; return those that can be in a sample: positions and keys (k,), sorted."""
+    keys = np.random.default_rng(first_row).random(count, dtype=np.float32)
+    rows = np.argpartition(keys, SAMPLE)[:SAMPLE] if count > SAMPLE else np.arange(count)
+    rows = rows[np.argsort(keys[rows], kind="stable")]
+    return rows, keys[rows]
+
+
+def drift_since(
+    reference: Mapping[str, Any], counts: RowCounts, names: Sequence[str] | None = None
+) -> dict[str, Any] | None:
+    """Compare counted rows with those of a reference, by the test of `graphcal watch`; None where one of them has no sample."""
+    comparison = compare_with(reference, counts.sample, names=names) if len(counts.keys) else None
+    if comparison is None:
+        return None
+    about = {"rows_at_fit": reference["nodes"], "mean_confidence": counts.mean_confidence, **comparison.to_dict()}
+    return about | {"text": comparison.text("the rows of the fit", "these rows")}
+
+
+def drift_text(drift: Mapping[str, Any]) -> str:
+    """Describe the result of `drift_since` in a sentence."""
+    start = f"mean confidence {drift['mean_confidence']:.3f}; "
+    if not drift["differ"]:
+        return start + f"these rows look like the {drift['rows_at_fit']:,} rows of the fit"
+    return (
+        f"{start}these rows are unlike those of the fit: {drift['text']} (told apart with AUC {drift['auc']:.2f}). Measure on "
+        "fresh labels (graphcal check) before you rely on them"
+    )
 
 
 def degrees(graph: Any) -> Array:

@@ -205,6 +205,7 @@ class _CrossFit:
         self.halves = [(design[first], design[~first], first), (design[~first], design[first], ~first)]
 
     def auc(self, groups: Array) -> Array:  # (n, B) bool -> (B,)
+
         total = np.zeros(groups.shape[1])
         for here, there, rows in self.halves:
             target = groups[rows].astype(float)

@@ -1,5 +1,6 @@
-"""Class names, and labels as class numbers. An order is taken from numbers, from column names or from ``--classes``: never sorted
-from the labels that happen to occur.
+"""Class names, and labels as class numbers.
+
+The order of the classes comes from numbers, from column names or from ``--classes``; never from the labels that occur.
 
     columns numbered, labels numbers (also as text: '10' is ten)      class k is column k
     columns numbered or a list, labels text                           --classes a,b,c in the order of the columns
@@ -9,7 +10,7 @@ from the labels that happen to occur.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from graphcal.containers.batches import holds_text
+from graphcal.tables.files import holds_text, one_array
 
 WHOLE = r"^[+-]?[0-9]{1,18}$"
 NONE = "-1"  # no label
@@ -53,12 +54,11 @@ def declared(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
     """--classes a,b,c as names, each once."""
     if names is None:
         return None
-    found = tuple(
-        canonical_name(name) for name in (names.split(",") if isinstance(names, str) else names) if str(name).strip()
-    )
-    if len(set(found)) != len(found) or len(found) < 2:
-        raise ValueError(f"--classes must name two classes or more, each once; got {', '.join(found) or 'none'}")
-    return found
+    given = names.split(",") if isinstance(names, str) else names
+    classes = tuple(canonical_name(name) for name in given if str(name).strip())
+    if len(set(classes)) != len(classes) or len(classes) < 2:
+        raise ValueError(f"--classes must name two classes or more, each once; got {', '.join(classes) or 'none'}")
+    return classes
 
 
 def class_order(
@@ -85,10 +85,8 @@ def canonical_name(value: object) -> str:
 
 
 def distinct(column: pa.ChunkedArray | pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """The values of a column, each once, and for every row the place of its own, -1 where there is none."""
-    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(column, pa.ChunkedArray):  # still chunked when it has no rows
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    """Return the distinct values of a column and the position (N,) of each row's value, -1 where there is none."""
+    column = one_array(column)
     if pa.types.is_dictionary(column.type):  # may hold values that no row has
         column = column.dictionary_decode()
     if pa.types.is_null(column.type) or pa.types.is_nested(column.type):
@@ -119,17 +117,18 @@ def canonical(column: pa.Array, where: str | Path, name: str) -> pa.Array:
 
 
 def class_numbers(column: pa.ChunkedArray | pa.Array, classes: Classes, where: str | Path, name: str) -> np.ndarray:
-    """(N,) the place of each label among the classes, -1 where there is none; -1 is none, unless a class is called so."""
-    values, places = distinct(column)
+    """Convert labels to class numbers (N,), -1 where there is none; the label -1 is none, unless a class is called so."""
+    values, positions = distinct(column)
     labels = canonical(values, where, name)
-    known, names = set(classes.names), list(classes.names)
+    expected, names = set(classes.names), list(classes.names)
     present = [v for v in pc.unique(labels).to_pylist() if v is not None]
-    if NONE in present and NONE not in known:
+    if NONE in present and NONE not in expected:
         present.remove(NONE)
         refuse_signs(present, classes, where, name)
         labels = pc.if_else(pc.equal(labels, NONE), pa.scalar(None, pa.string()), labels)
-    if not set(present) <= known:
-        if {v.lower() for v in present} <= {v.lower() for v in known} and len({v.lower() for v in known}) == len(known):
+    if not set(present) <= expected:
+        lower = {v.lower() for v in expected}
+        if {v.lower() for v in present} <= lower and len(lower) == len(expected):
             labels, names = pc.utf8_lower(labels), [v.lower() for v in names]  # true for True
         elif _are_opposites(classes) and set(present) <= {"True", "False"}:
             names = ["False", "True"]
@@ -139,9 +138,9 @@ def class_numbers(column: pa.ChunkedArray | pa.Array, classes: Classes, where: s
             names = [str(k) for k in range(len(names))]
         else:
             refuse(present, classes, where, name)
-    found = pc.fill_null(pc.index_in(labels, value_set=pa.array(names, pa.string())), -1)
-    of_values = np.append(found.to_numpy(zero_copy_only=False), -1).astype(np.int64)  # the last is that of no value
-    numbers: np.ndarray = of_values[places]
+    codes = pc.fill_null(pc.index_in(labels, value_set=pa.array(names, pa.string())), -1)
+    of_values = np.append(codes.to_numpy(zero_copy_only=False), -1).astype(np.int64)  # the last is that of no value
+    numbers: np.ndarray = of_values[positions]
     return numbers
 
 
@@ -182,3 +181,14 @@ def refuse(present: Sequence[str], classes: Classes, where: str | Path, name: st
             f"number is which class? Say --classes with all {count} names, number 0 first"
         )
     raise ValueError(f"{where}: label {strange[0]!r} in column {name!r} is none of the classes {classes.shown()}")
+
+
+def sorted_names(names: Collection[str]) -> tuple[str, ...]:
+    """Sort class names: numbers by value, text by name."""
+    whole = all(re.match(WHOLE, name) for name in names)
+    return tuple(sorted(names, key=int) if whole else sorted(names))
+
+
+def classes_in(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str) -> set[str]:
+    """Collect the classes that occur in a column."""
+    return {v for v in canonical(distinct(column)[0], where, name).to_pylist() if v not in (None, NONE)}

@@ -23,18 +23,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from graphcal.files import one_process, sha256_of, write_atomically
+from graphcal.files import digest, one_process, sha256_of, write_atomically
 from graphcal.tables.disk_columns import DiskColumns
 from graphcal.tables.disk_contexts import DiskSums, Progress
 from graphcal.tables.edge_blocks import write_blocks
-from graphcal.tables.edge_files import ENDS, about_how_many, edge_batches
-from graphcal.tables.jobs import digest, fingerprints
-from graphcal.tables.joining import plain_ids
-from graphcal.tables.row_numbers import RowNumbers
+from graphcal.tables.edges import RowNumbers, edge_batches, edge_count_bound
+from graphcal.tables.files import BATCH, WHOLE_FILE, count_rows, fingerprints, plain_ids, read_batches, shards_of
+from graphcal.tables.labels import ENDS, training_ids
 from graphcal.tables.scorer import Scorer
-from graphcal.tables.shards import BATCH, rows_of, shards_of
 from graphcal.tables.sources import Source
-from graphcal.tables.splits import training_ids
 
 PREFIX = ".graph-"  # of the hidden folder
 
@@ -51,7 +48,7 @@ class GraphFiles:
 
     @property
     def is_long(self) -> bool:
-        return self.scorer.layout.form == "long"
+        return not self.scorer.layout.row_per_prediction
 
     @property
     def id(self) -> str:
@@ -66,7 +63,7 @@ class GraphFiles:
         return digest(key, repr(sorted(self.columns.items())), *fingerprints(tables, workers).values())
 
     def batches(self, shard: Path) -> Iterator[pa.RecordBatch]:
-        return self.source.batches(shard, None, 1 << 62 if self.is_long else BATCH)
+        return read_batches(shard, None, WHOLE_FILE if self.is_long else BATCH)
 
     def ids_of(self, batch: pa.RecordBatch, shard: Path) -> pa.Array:
         """One per prediction."""
@@ -76,7 +73,7 @@ class GraphFiles:
     def rows(self, shard: Path) -> int:
         """How many predictions a shard has."""
         if not self.is_long:
-            return rows_of(shard)
+            return count_rows(shard)
         return sum(len(self.ids_of(batch, shard)) for batch in self.batches(shard))
 
 
@@ -138,7 +135,7 @@ def make_context(files: GraphFiles, folder: Path, made_from: str, workers: int, 
     numbers.refuse_duplicates()
     ends = ((s, t) for s, t in numbers.of(edge_batches(files.edges, files.columns), len(ENDS), files.edges))
     train = None if files.train_ids is None else training_set(files.train_ids, files.columns, numbers, folder)
-    blocks = write_blocks(folder / "edges", numbers.rows, ends, about_how_many(files.edges), progress)
+    blocks = write_blocks(folder / "edges", numbers.rows, ends, edge_count_bound(files.edges), progress)
     made = files.scorer.calibration.context(logits, DiskSums(blocks, train, folder, workers, progress))
     columns = replace(made, path=made.path.rename(folder / "context"))
     for path in folder.iterdir():

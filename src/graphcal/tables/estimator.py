@@ -14,12 +14,11 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
-from torch_geometric.data import Data
 
 from graphcal.core import Outputs
-from graphcal.tables.blocks import both_classes
 from graphcal.tables.calibration import fit
-from graphcal.tables.kinds import kind_named, kind_of
+from graphcal.tables.layouts import both_classes
+from graphcal.tables.score_types import infer_score_type, score_type_name
 from graphcal.tables.scorer import calibrated_block
 
 
@@ -45,6 +44,8 @@ class CalibratedScores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> CalibratedScores:
         """Fit the calibrator on all rows."""
+        from torch_geometric.data import Data
+
         block, labels = self._block(X), np.asarray(y)
         if len(labels) != block.shape[1]:
             raise ValueError(f"X has {block.shape[1]} rows, y has {len(labels)}")
@@ -59,7 +60,7 @@ class CalibratedScores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if strange:
             raise ValueError(f"label {strange[0]!r} is none of the classes {self.classes_.tolist()}")
         targets = torch.tensor([number[value] for value in labels.tolist()])
-        self.kind_ = kind_of(kind_named(self.kind), block, "X")
+        self.kind_ = infer_score_type(score_type_name(self.kind), block, "X")
         logits = torch.from_numpy(np.ascontiguousarray(self.kind_.logits(block, "X").T))
         everyone = torch.ones(len(targets), dtype=torch.bool)
         out = Outputs(logits, Data(y=targets, val_mask=everyone, num_nodes=len(targets)))
@@ -72,10 +73,10 @@ class CalibratedScores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> np.ndarray:
         """Calibrated probabilities."""  # (n, C)
         check_is_fitted(self, "calibration_")
-        known = getattr(self, "feature_names_in_", None)
-        if known is not None and hasattr(X, "columns") and list(X.columns) != list(known):
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and hasattr(X, "columns") and list(X.columns) != list(names):
             raise ValueError(
-                f"X has the columns {list(X.columns)}, the calibrator was fitted on {list(known)}, in this order"
+                f"X has the columns {list(X.columns)}, the calibrator was fitted on {list(names)}, in this order"
             )
         block = self._block(X)
         if len(block) != len(self.classes_):
@@ -96,5 +97,5 @@ class CalibratedScores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         values = np.asarray(X)
         values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
         if values.ndim == 1 or (values.ndim == 2 and values.shape[1] == 1):
-            return both_classes(values.reshape(-1), kind_named(self.kind))
+            return both_classes(values.reshape(-1), score_type_name(self.kind))
         return np.ascontiguousarray(values.T)

@@ -1,59 +1,54 @@
-"""`read_table`: predictions of any engine, in any layout, with their labels and their split, as one `PredictionTable`.
+"""Read predictions of any engine, in any layout, with their labels and their split: `read_table`.
 
     table = read_table("preds/", source="graphstorm", labels="labels.parquet")
     table.logits (N, C), table.y (N,), table.ids, table.classes, table.split, table.notes
 
-A row is a node. What is missing, repeated or unknown is counted and said in ``notes``; what would be a guess is refused.
+A row is a node. What is missing, repeated or unknown is counted in ``notes``; what would be a guess is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from graphcal.tables.blocks import scores_of
-from graphcal.tables.classes import Classes, class_order, declared
-from graphcal.tables.joining import duplicates, row_ids
-from graphcal.tables.kinds import Kind, kind_of
-from graphcal.tables.labelling import chosen_split, joined_labels, label_names, labels_and_split
-from graphcal.tables.layouts import TableLayout, find_layout, is_calibrated
-from graphcal.tables.pivots import long_block, long_rows, top_label_block, top_label_classes
-from graphcal.tables.shards import one_table
+from graphcal.files import file_errors
+from graphcal.tables.classes import Classes, class_numbers, declared
+from graphcal.tables.files import is_list, read_tables
+from graphcal.tables.labels import LabelFile, RowSplit, duplicates, row_ids, split_from_words, split_in, split_of_file
+from graphcal.tables.layouts import ROLES, Layout, find_layout
+from graphcal.tables.metadata import table_metadata
+from graphcal.tables.score_types import ScoreType, infer_score_type, score_type_name
 from graphcal.tables.sources import Source, source_of
-from graphcal.tables.splits import RowSplit
-from graphcal.tables.table_checks import (
-    check_classes,
-    check_columns_given,
-    check_kind,
-    check_predictions,
-    check_shards,
-    remark_on_order,
-)
-from graphcal.tables.table_metadata import remembered
-from graphcal.tables.times import is_time, times_of
+
+SURE = 3.0  # standard errors below chance
+TIE = 1e-6  # two scores nearer than this are a tie, and a prediction may be either
 
 
 @dataclass(frozen=True, eq=False)
 class PredictionTable:
-    """Predictions with what is known of them. Row k of every field is row k of the files."""
+    """Predictions with their labels and split. Row k of every field is row k of the files."""
 
     ids: pa.Array  # (N,) int64 or text; of edges both ends, "a -> b"; row numbers where the table has none
     logits: Tensor  # (N, C) probabilities and log-probabilities as log p
     y: Tensor | None  # (N,) class numbers, -1 where there is no label
     classes: tuple[str, ...]
     split: RowSplit | None
-    kind: Kind
-    layout: TableLayout
+    kind: ScoreType
+    layout: Layout
     source: Source
-    rows: pa.Table  # the other columns
+    rows: pa.Table  # the other columns, one row per prediction
+    tables: tuple[pa.Table, ...]  # the shards as read
     notes: tuple[str, ...] = ()
-    joined: tuple[str, ...] = ()  # of label and split, what came from other files
+    joined: tuple[str, ...] = ()  # label, split: those that came from other files
     numbered: bool = False  # labels may be numbers, 0 the first of the classes: their order was given
 
     @property
@@ -110,101 +105,253 @@ def read_table(
     split: str | Path | None = None,
     source: str | None = None,
 ) -> PredictionTable:
-    """Read predictions, a file or a folder of shards, with their labels and their split.
+    """Read predictions with their labels and their split.
 
-    ``kind`` is logits, log-probs or probs, where the columns' names do not say it. ``classes`` names the classes in the order of
-    the scores. ``labels`` is a table of id, label and, if it likes, split. ``split`` is a column or a file of ids. ``columns``
-    gives columns of other names: {"id": "paper", "label": "topic"}. ``source`` is the engine that wrote the files.
+    Parameters
+    ----------
+    path : path
+        A file, or a folder of shards.
+    kind : logits, log-probs or probs, optional
+        Type of the scores, where column names do not say it.
+    layout : str, optional
+        Name of the layout, where two are possible.
+    classes : names, optional
+        Classes in the order of the scores.
+    labels : path, optional
+        Table of id and label and, optionally, split.
+    columns : mapping, optional
+        Columns of other names by role: {"id": "paper", "label": "topic"}.
+    split : column or path, optional
+        A column of train, val, test, or a file of ids.
+    source : str, optional
+        Engine that wrote the files.
     """
-    try:
-        return _read_table(path, kind, layout, classes, labels, columns, split, source)
-    except Exception as fault:  # of any class: a broken file decides what a library raises
-        if isinstance(fault, ValueError | OSError) and not isinstance(fault, pa.ArrowException):
-            raise
-        raise ValueError(
-            f"{path}: cannot be read as a table of predictions ({type(fault).__name__}: {fault})"
-        ) from fault
+    with file_errors(path, "a table of predictions", others=True):
+        return _read_table(path, kind, layout, declared(classes), labels, columns or {}, split, source)
 
 
 def _read_table(
     path: str | Path,
     kind: str | None,
     layout: str | None,
-    classes: str | Sequence[str] | None,
+    names: tuple[str, ...] | None,
     labels: str | Path | None,
-    columns: Mapping[str, str] | None,
+    columns: Mapping[str, str],
     split: str | Path | None,
     source: str | None,
 ) -> PredictionTable:
     files = source_of(path, source)
+    where = files.shards[0]
     tables = [files.read(shard) for shard in files.shards]
-    names = declared(classes)
     check_shards(tables, files, names is not None)
     schema = next(table.schema for table in tables if table.num_rows)
-    our_classes, numbered, our_columns = remembered(schema)
-    given = {**files.columns, **our_columns, **(columns or {})}
-    found = find_layout(schema, kind or files.kind, layout, given, names, files.shards[0])
-    check_kind(found, kind, files.shards[0])
-    if names is None and is_calibrated(found) and (found.names is None or numbered):
-        names = our_classes
-    check_classes(tables, found, files.shards)
-    check_columns_given(columns or {}, schema, labels, split, files.shards[0])
-    notes = list(files.notes)
-    scores, order, rows = assembled(tables, found, names, files.shards, label_names(tables, found, labels, columns))
-    what = kind_of(found.kind, scores, path)
-    logits = torch.from_numpy(np.ascontiguousarray(what.logits(scores, path).T))
-    ids, has_ids = ids_of(rows, found, path, len(logits))
+    stored = table_metadata(schema)
+    given = {**files.columns, **stored.columns, **columns}
+    form = find_layout(schema, kind or files.kind, layout, given, names, where)
+    check_kind(form, kind, where)
+    if names is None and form.is_calibrated and (form.names is None or stored.numbered):
+        names = stored.classes
+    check_score_columns(tables, form, files.shards)
+    label_file = None if labels is None else LabelFile.read(labels, columns)
+    split_path = None if split is None or not Path(split).exists() else Path(split)
+    split_table = None if split_path is None else read_tables(split_path)
+    others = [*([label_file.table] if label_file else []), *([split_table] if split_table else [])]
+    all_names = dict.fromkeys([*schema.names, *(name for table in others for name in table.column_names)])
+    check_given(columns, all_names, where, set(ROLES) - {"source", "target"})  # those are of edges, and checked there
+
+    occurring = [] if form.all_classes else [table[form.roles["label"]] for table in tables if "label" in form.roles]
+    if label_file is not None and label_file.labels is not None and not form.all_classes:
+        occurring.append(label_file.labels)
+    scores, order, rows = form.read_tables(tables, files.shards, names, occurring)
+    score_type = infer_score_type(form.kind, scores, path)
+    logits = torch.from_numpy(np.ascontiguousarray(score_type.logits(scores, path).T))
+    ids = row_ids(rows, form.roles, path)
+    has_ids = ids is not None
+    ids = pa.array(np.arange(len(logits))) if ids is None else ids
+    notes = []
     if has_ids and duplicates(ids):
         notes.append(f"{duplicates(ids):,} rows repeat an id")
-    check_predictions(rows, found, scores, order, path)
-    y, parts = labels_and_split(rows, found, order, path, columns or {})
-    joined = []
-    if labels is not None:
-        joined.append("label")
-        y, labels_parts, said = joined_labels(Path(labels), ids, has_ids, order, columns or {})
-        if labels_parts is not None:
-            joined.append("split")
-            parts = labels_parts
-        notes += said
+    check_predictions(rows, form, scores, order, path)
+
+    if "label" in columns and "label" not in form.roles and label_file is None:
+        raise ValueError(
+            f"{path}: no column {columns['label']!r} with the labels; the columns are {', '.join(rows.column_names)}"
+        )
+    label = form.roles.get("label")
+    y = None if label is None else class_numbers(rows[label], order, path, label)
+    parts, joined = split_in(rows, form.roles, path), []
+    if label_file is not None:
+        y, label_parts, remarks = label_file.join(ids, has_ids, order)
+        joined += ["label"] + ["split"] * (label_parts is not None)
+        parts = parts if label_parts is None else label_parts
+        notes += remarks
     if split is not None:
         joined.append("split")
-        parts, said = chosen_split(split, rows, parts, ids, y, labels, columns or {})
-        notes += said
+        if str(split) in rows.column_names:
+            parts = split_from_words(rows[str(split)], "the predictions", str(split))
+        elif label_file is not None and str(split) in label_file.table.column_names:
+            parts = label_file.split(str(split), ids)
+        elif split_table is not None and split_path is not None:
+            parts, remarks = split_of_file(split_table, split_path, ids, y, columns)
+            notes += remarks
+        else:
+            raise ValueError(f"--split {split}: neither a column ({', '.join(rows.column_names)}) nor a file of ids")
     notes += remark_on_order(logits, y)
+    labels_y = None if y is None else torch.from_numpy(y)
     return PredictionTable(
-        ids, logits, None if y is None else torch.from_numpy(y), order.names, parts, what, found, files, rows, tuple(notes),
-        tuple(joined), order.declared,
+        ids, logits, labels_y, order.names, parts, score_type, form, files, rows, tuple(tables), tuple(notes), tuple(joined),
+        order.declared,
     )  # fmt: skip
 
 
-def assembled(
-    tables: Sequence[pa.Table],
-    layout: TableLayout,
-    names: tuple[str, ...] | None,
-    shards: Sequence[Path],
-    labels: Sequence[pa.ChunkedArray],
-) -> tuple[np.ndarray, Classes, pa.Table]:
-    """Scores (C, N), the classes in their order, and the table's other columns, one row per prediction."""
-    if layout.form == "long":
-        whole = one_table(tables)
-        scores, order = long_block(whole, layout, names, shards[0])
-        return scores, order, long_rows(whole, layout)
-    scored = set(layout.scores) if layout.form != "top-label" else set()
-    others = [name for name in tables[0].column_names if name not in scored]
-    rows = one_table([table.select(others) for table in tables])
-    if layout.form == "top-label":
-        order = top_label_classes(rows, layout, names, labels, shards[0])
-        return top_label_block(rows, layout, order, shards[0]), order, rows
-    blocks, width = [], None
+# Checks
+
+
+def check_shards(tables: Sequence[pa.Table], files: Source, classes: bool) -> None:
+    """Refuse shards that do not have the columns of the first, and what the engine wrote without a confidence."""
+    first = tables[0].schema
+    for shard, table in zip(files.shards, tables):
+        there = set(table.column_names)
+        missing = [name for name in first.names if name not in there]
+        if missing:
+            raise ValueError(f"{shard}: no column {missing[0]!r}, which {files.shards[0].name} has")
+    if files.check is not None:
+        files.check(first, files.shards[0], classes)
+    if not sum(table.num_rows for table in tables):
+        raise ValueError(f"{files.shards[0]}: the table has no rows")
+
+
+def check_kind(layout: Layout, kind: str | None, where: str | Path) -> None:
+    """Refuse a --kind that contradicts the names of the columns."""
+    if kind is None or layout.kind == score_type_name(kind) or layout.is_calibrated:
+        return
+    raise ValueError(
+        f"{where}: the column {layout.scores[0]!r} is called {layout.kind}, --kind says {kind}. Rename the column or leave out "
+        "--kind"
+    )
+
+
+def check_score_columns(tables: Sequence[pa.Table], layout: Layout, shards: Sequence[Path]) -> None:
+    """Refuse a shard that has scores of more classes than the first one."""
+    first = set(tables[0].column_names)
     for shard, table in zip(shards, tables):
-        blocks.append(scores_of(table, layout, shard, width))
-        width = len(blocks[-1]) if table.num_rows else width
-    scores = np.concatenate([block for block in blocks if block.size], axis=1)
-    if len(scores) < 2:
-        raise ValueError(f"{shards[0]}: {layout.scores[0]} needs two classes or more, got scores for {len(scores)}")
-    return scores, class_order(len(scores), layout.names, names, shards[0]), rows
+        if set(table.column_names) <= first:
+            continue
+        strange = [name for name in layout.score_columns(table.schema, shard) if name not in layout.scores]
+        if strange:
+            raise ValueError(f"{shard}: a column {strange[0]!r} of scores, which {shards[0].name} does not have")
 
 
-def ids_of(rows: pa.Table, layout: TableLayout, where: str | Path, count: int) -> tuple[pa.Array, bool]:
-    found = row_ids(rows, layout.roles, where)
-    return (pa.array(np.arange(count)), False) if found is None else (found, True)
+def check_given(given: Mapping[str, str], names: Collection[str], where: str | Path, roles: Collection[str]) -> None:
+    """Refuse a column that --columns names and no file has."""
+    for role in (role for role in given if role in roles):
+        if given[role] not in names:
+            raise ValueError(
+                f"{where}: no column {given[role]!r}, which --columns {role}={given[role]} names; the columns are "
+                f"{', '.join(names)}"
+            )
+
+
+def check_predictions(rows: pa.Table, layout: Layout, scores: np.ndarray, order: Classes, where: str | Path) -> None:
+    """Refuse a column of predictions that is not the class of the highest score: the order of the classes is another one."""
+    name = "calibrated_prediction" if layout.is_calibrated else layout.roles.get("prediction")
+    if name is None or name not in rows.column_names or not layout.all_classes or layout.names is not None:
+        return
+    if is_list(rows.schema.field(name).type):
+        return
+    try:
+        pred = class_numbers(rows[name], order, where, name)
+    except ValueError as fault:
+        raise ValueError(f"{fault}. It is the column of predictions, beside the scores") from None
+    top = scores.max(0)
+    at_pred = np.take_along_axis(scores, np.maximum(pred, 0)[None], 0)[0]
+    wrong = (pred >= 0) & (top - at_pred > TIE)
+    if wrong.mean() > 0.01 and not is_threshold(pred, scores):
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"{where}: column {name!r} is not the class of the highest score in {wrong.mean():.0%} of the rows (first: row {row} "
+            f"says {order.names[pred[row]]}, the highest is that of {order.names[int(scores[:, row].argmax())]}): the classes "
+            f"{order.shown()} are in another order than the scores"
+        )
+
+
+def remark_on_order(logits: Tensor, y: np.ndarray | None) -> list[str]:
+    """Note an accuracy of scores (N, C) on labels (N,), -1 for none, that is below chance."""
+    labelled = np.zeros(0, dtype=bool) if y is None else y >= 0
+    if y is None or not labelled.any():
+        return []
+    count, chance = int(labelled.sum()), 1 / logits.shape[1]
+    accuracy = float((logits.argmax(-1).numpy() == y)[labelled].mean())
+    if accuracy >= chance - SURE * np.sqrt(chance * (1 - chance) / count):
+        return []
+    return [
+        f"accuracy is {accuracy:.1%} on {count:,} labelled rows, that of a guess among {logits.shape[1]} classes is "
+        f"{chance:.1%}: are the classes in the right order?"
+    ]
+
+
+def is_threshold(pred: np.ndarray, scores: np.ndarray) -> bool:
+    """Whether predictions of two classes are the second from some score on, be it another than the middle."""
+    if len(scores) != 2:
+        return False
+    margin = scores[1] - scores[0]
+    first, second = margin[pred == 0], margin[pred == 1]
+    return not len(first) or not len(second) or bool(first.max() <= second.min())
+
+
+# Times
+
+
+def is_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def times_of(column: pa.ChunkedArray, name: str, where: Any, missing: bool = False) -> NDArray[Any]:
+    """Times (N,) that sort as time does: datetime64 in UTC, or numbers. Empty cells are refused unless ``missing`` is allowed.
+
+    Text must hold numbers or ISO 8601 times (2026-10-01, 2026-10-01T00:30+02:00): other text does not sort as time does.
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column = _parsed(column, name, where)
+    if column.null_count and not missing:
+        row = int(pc.index(pc.is_null(column), True).as_py())
+        raise ValueError(
+            f"{where}: {column.null_count:,} rows have no time in column {name!r} (first: row {row}); fill them or leave them out"
+        )
+    if is_time(column.type):
+        return np.asarray(column.cast(pa.timestamp("us")).to_numpy(zero_copy_only=False), dtype="datetime64[us]")
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64 if column.null_count else None)
+    raise ValueError(
+        f"{where}: column {name!r} is {column.type}, not a time; give dates, timestamps or numbers that grow"
+    )
+
+
+def _parsed(column: pa.ChunkedArray, name: str, where: Any) -> pa.ChunkedArray:
+    for kind in (pa.int64(), pa.float64()):
+        try:
+            return column.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    values = pc.utf8_trim_whitespace(column)
+    zoned = pc.match_substring_regex(values, r"[T ]\d{2}:\d{2}.*(Z|[+-]\d{2}:?\d{2})$")
+    try:
+        kind = pa.timestamp("us", "UTC") if pc.all(zoned).as_py() else pa.timestamp("us")
+        return values.cast(kind).cast(pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        pass
+    bad = next(text for text in values.to_pylist() if text is not None and not _iso(text, pc.all(zoned).as_py()))
+    raise ValueError(
+        f"{where}: column {name!r} holds text such as {bad!r}, which does not sort as time does; give dates or timestamps "
+        "(2026-10-01, 2026-10-01T00:30+02:00), all of them with a zone or none, or numbers"
+    )
+
+
+def _iso(text: str, zoned: bool) -> bool:
+    try:
+        pa.scalar(text).cast(pa.timestamp("us", "UTC") if zoned else pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        return False
+    return True

@@ -5,50 +5,45 @@ The work is cut into jobs: a shard, or a few million rows of a large Parquet fil
 made from (by SHA-256 of the whole input), so that the same command, given again, keeps the files whose input is the same and
 makes the others: the bytes are the same as if nothing had happened. Memory is a few batches per worker.
 
-    OUT/<shard>.parquet ...   OUT/_score.json: rows, profile, drift against the fit
+Jobs run in threads of this process, or on a Ray cluster whose machines share the folders of input and output. Threads are enough
+on one machine: decoding, encoding and arithmetic run outside the interpreter's lock. One batch of a shard is written while the
+next one is made, so that a single file keeps two processors busy too.
+
+    OUT/<shard>.parquet ...   OUT/_score.json: rows, counts of rows, drift since the fit
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from graphcal.engine.threads import one_thread
-from graphcal.files import atomic_file, check_writable, write_atomically
-from graphcal.metrics.references import compare_with
+from graphcal.files import atomic_file, check_writable, digest, file_errors, sweep, write_atomically
+from graphcal.metrics.references import RowCounts, drift_since
 from graphcal.saving import find_reference, restore
 from graphcal.tables.contexts import GraphFiles, TableContext, edges_context
 from graphcal.tables.disk_contexts import Progress
-from graphcal.tables.execution import made_ahead, run_jobs
-from graphcal.tables.exporting import parquet_writer
-from graphcal.tables.fitted_tables import FittedTable
-from graphcal.tables.jobs import (
-    ScoreJob,
-    digest,
-    fingerprints,
-    finished,
-    first_batch,
-    jobs_of,
-    record_of,
-    remove_partials,
-    remove_stale,
-)
+from graphcal.tables.files import BATCH, WHOLE_FILE, count_rows, fingerprints, format_of, parquet_fragment, read_batches
 from graphcal.tables.layouts import ROLES
-from graphcal.tables.profiles import Profile, drift
-from graphcal.tables.scorer import Scorer, check_shard, scorer_of
-from graphcal.tables.shards import BATCH
+from graphcal.tables.metadata import FittedTable, with_metadata
+from graphcal.tables.reading import check_given
+from graphcal.tables.score_types import SAMPLE
+from graphcal.tables.scorer import Scorer, scorer_of
 from graphcal.tables.sources import Source, source_of
-from graphcal.tables.table_checks import check_given
-from graphcal.tables.table_metadata import remembering
+from graphcal.tables.writing import parquet_writer
+
+ENGINES = ("local", "ray")
+JOB_ROWS = 1 << 21  # of a Parquet file that is cut
+Item = TypeVar("Item")
 
 
 def score(
@@ -66,12 +61,13 @@ def score(
     address: str | None = None,
     progress: Progress = None,
 ) -> dict[str, Any]:
-    """Write calibrated predictions of every shard to the folder ``out``; gives what _score.json holds."""
+    """Write calibrated predictions of every shard to the folder ``out``; return what _score.json holds."""
     for option, path in (("--edges", edges), ("--train-ids", train_ids)):
         if path is not None and not Path(path).exists():
             raise ValueError(f"{option} {path}: no such file or folder")
     calibration, files, out = restore(calibrator), source_of(predictions, source), Path(out)
     fitted, workers = FittedTable.of(calibration), workers or os.cpu_count() or 1
+    reference = find_reference(calibrator)
     check_writable(out)
     jobs = jobs_of(files, out)
     given = {**files.columns, **(columns or {})}
@@ -81,34 +77,29 @@ def score(
     )
     if files.check is not None:
         files.check(sample.schema, files.shards[0], bool(fitted.classes))
-    reference = find_reference(calibrator) or {}
-    scorer = replace(
-        scorer_of(calibration, sample, files.shards[0], kind or files.kind, given),
-        keep_scores=keep_scores,
-        sampled=tuple(reference["sample"]["classes"]) if "sample" in reference else None,
-    )
-    if scorer.layout.form == "long":
+    scorer = scorer_of(calibration, sample, files.shards[0], kind or files.kind, given)
+    scorer = replace(scorer, keep_scores=keep_scores)
+    if not scorer.layout.row_per_prediction:
         jobs = jobs_of(files, out, whole=True)
     key = digest(Path(calibrator).read_bytes(), repr((scorer.layout, scorer.kind, scorer.classes, keep_scores)))
-    remove_partials(out)
-    inputs = fingerprints([path for shard in files.shards for path in files.files_of(shard)], workers)
-    found: list[dict[str, Any]] = []
+    sweep(out, inside=True)
+    inputs = fingerprints(files.shards, workers)
+    results: list[dict[str, Any]] = []
     with context_of(
         scorer, files, edges, train_ids, given, out, digest(key, *inputs.values()), workers, progress
     ) as context:
-        if (
-            context is not None and scorer.layout.form == "long"
-        ):  # rows of the context are predictions, not rows of the file
+        if context is not None and not scorer.layout.row_per_prediction:  # rows of the context are predictions
             jobs = [replace(job, first_row=context.starts[str(job.shard)]) for job in jobs]
         made_from = key, context.digest if context else ""
-        jobs = [replace(job, record=record_of(job, files, inputs, made_from, out, predictions)) for job in jobs]
-        work = partial(score_job, scorer, files, context, scorer.schema(sample.schema))
+        jobs = [replace(job, record=record_of(job, inputs, made_from, out, predictions)) for job in jobs]
+        classes = None if reference is None or "sample" not in reference else reference["sample"]["classes"]
+        work = partial(score_job, scorer, context, scorer.schema(sample.schema), classes)
         with one_thread():  # of torch in every worker
             for result in run_jobs(work, jobs, engine, workers, address):
-                found.append(result)
+                results.append(result)
                 if progress:
-                    progress("scoring", len(found), len(jobs))
-    summary = summarised(fitted.profile, found, scorer.classes, reference)
+                    progress("scoring", len(results), len(jobs))
+    summary = summarize(reference, results, scorer.classes)
     notes = notes_on(scorer, fitted, edges is not None, train_ids is not None)
     if removed := remove_stale(out, jobs, predictions):
         notes.append(f"removed {removed:,} scored file{'s' * (removed > 1)} whose rows {predictions} no longer has")
@@ -118,7 +109,7 @@ def score(
 
 
 def notes_on(scorer: Scorer, fitted: FittedTable, edges: bool, train_ids: bool) -> list[str]:
-    """What a reader of scored rows should know of how they were read."""
+    """List what a reader of scored rows should know."""
     notes = []
     if scorer.calibration.needs.training and fitted.training_rows and not train_ids:
         notes.append(
@@ -147,7 +138,7 @@ def context_of(
     workers: int,
     progress: Progress,
 ) -> AbstractContextManager[TableContext | None]:
-    """What the calibration reads off the edges; nothing where it reads none."""
+    """Return what the calibration reads off the edges; nothing where it reads none."""
     if not scorer.calibration.needs.edges:
         return nullcontext()
     if edges is None:
@@ -159,45 +150,48 @@ def context_of(
     return edges_context(graph, out, key, workers, progress)
 
 
-def summarised(
-    at_fit: Profile | None, found: Sequence[Mapping[str, Any]], classes: Sequence[str], reference: Mapping[str, Any]
+def summarize(
+    reference: Mapping[str, Any] | None, results: Sequence[Mapping[str, Any]], classes: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Rows, their profile, and how far they are from those of the fit."""
-    profile = sum(
-        (Profile.from_dict(one["profile"]) for one in found), Profile(np.zeros(20, int), np.zeros(len(classes), int))
-    )
-    summary = {
+    """Sum up the results of all jobs: rows, counts, and how far the rows are from those of the fit."""
+    counts = sum((RowCounts.from_dict(result["counts"]) for result in results), RowCounts.none(len(classes)))
+    summary: dict[str, Any] = {
         "schema": 1,
-        "rows": int(sum(one["rows"] for one in found)),
-        "files": len(found),
-        "kept": int(sum(one["kept"] for one in found)),
-        "profile": profile.to_dict(),
+        "rows": int(sum(result["rows"] for result in results)),
+        "files": len(results),
+        "kept": int(sum(result["kept"] for result in results)),
+        "profile": {
+            "confidence": counts.confidence.tolist(),
+            "predicted": counts.predicted.tolist(),
+            "mean_confidence": counts.mean_confidence,
+        },
     }
-    if at_fit is not None:
-        sample = profile.sample
-        comparison = None if sample is None else compare_with(reference, sample[:, 1:], names=classes)
-        summary["drift"] = drift(at_fit, profile, comparison)
-    return summary
+    drift = None if reference is None else drift_since(reference, counts, classes)
+    return summary if drift is None else {**summary, "drift": drift}
 
 
 def score_job(
-    scorer: Scorer, files: Source, context: TableContext | None, empty: pa.Schema, job: ScoreJob
+    scorer: Scorer,
+    context: TableContext | None,
+    empty: pa.Schema,
+    sample: Sequence[int] | None,
+    job: ScoreJob,
 ) -> dict[str, Any]:
-    """Write one file, or keep it where it is whole and was made from the same; of a shard without rows the ``empty`` one."""
+    """Write one file, or keep it where it is whole and was made from the same input; ``empty`` is for a shard without rows."""
     done = finished(job.out, job.record)
     if done is not None:
         return {**done, "kept": 1}
-    profile, rows, writer = Profile(np.zeros(20, int), np.zeros(len(scorer.classes), int)), 0, None
+    counts, rows, writer = RowCounts.none(len(scorer.classes)), 0, None
     try:
         with atomic_file(job.out) as file:
-            for scored, seen in made_ahead(scored_batches(scorer, files, context, job)):
+            for scored, more in prefetch(scored_batches(scorer, context, sample, job)):
                 writer = writer or parquet_writer(
-                    file.name, remembering(scored.schema, scorer.classes, scorer.layout.roles)
+                    file.name, with_metadata(scored.schema, scorer.classes, scorer.layout.roles)
                 )
                 writer.write_batch(scored)
-                profile, rows = profile + seen, rows + scored.num_rows
-            result = {"rows": rows, "profile": profile.to_dict(sample=True), "kept": 0}
-            writer = writer or parquet_writer(file.name, remembering(empty, scorer.classes, scorer.layout.roles))
+                counts, rows = counts + more, rows + scored.num_rows
+            result = {"rows": rows, "counts": counts.to_dict(), "kept": 0}
+            writer = writer or parquet_writer(file.name, with_metadata(empty, scorer.classes, scorer.layout.roles))
             writer.add_key_value_metadata({"graphcal": json.dumps({**job.record, **result})})
             writer.close()
     except OSError as fault:
@@ -206,13 +200,199 @@ def score_job(
 
 
 def scored_batches(
-    scorer: Scorer, files: Source, context: TableContext | None, job: ScoreJob
-) -> Iterator[tuple[pa.RecordBatch, Profile]]:
-    """The batches of a job with calibrated columns, and what their rows are like."""
-    rows, whole = 0, BATCH if scorer.layout.form != "long" else 1 << 62
-    for batch in files.batches(job.shard, job.row_groups, whole):
+    scorer: Scorer, context: TableContext | None, sample: Sequence[int] | None, job: ScoreJob
+) -> Iterator[tuple[pa.RecordBatch, RowCounts]]:
+    """Yield the batches of a job with calibrated columns, and the counts of their rows."""
+    rows, size = 0, BATCH if scorer.layout.row_per_prediction else WHOLE_FILE
+    for batch in read_batches(job.shard, job.row_groups, size):
         if rows == 0:
-            check_shard(scorer, batch, job.shard)
+            scorer.check_shard(batch, job.shard)
         nearby = None if context is None else partial(context.read, job.first_row + rows)
-        yield scorer.profiled(batch, nearby, job.shard, job.groups_first_row + rows)
+        yield scorer.score(batch, nearby, job.shard, job.groups_first_row + rows, sample, job.first_row + rows)
         rows += batch.num_rows
+
+
+# Jobs
+
+
+@dataclass(frozen=True)
+class ScoreJob:
+    """One file to write."""
+
+    shard: Path
+    out: Path
+    first_row: int  # of the job, in the whole table
+    row_groups: range | None = None  # of the shard; None: all
+    groups_first_row: int = 0  # of the job, in its shard
+    record: Mapping[str, str] = field(default_factory=dict)  # how its file was made
+
+
+def jobs_of(files: Source, out: Path, whole: bool = False) -> list[ScoreJob]:
+    """List the files to write, in the order of the table's rows."""
+    root = Path(os.path.commonpath([shard.parent for shard in files.shards]))
+    jobs, first_row = [], 0
+    for shard in files.shards:
+        name = out / shard.relative_to(root).with_suffix(".parquet")
+        if format_of(shard) != "parquet" or whole:
+            jobs.append(ScoreJob(shard, name, first_row))
+            first_row += count_rows(shard)
+            continue
+        cuts = list(row_group_cuts(shard))
+        for k, (groups, start, _) in enumerate(cuts):
+            to = name if len(cuts) == 1 else name.with_name(f"{name.stem}-{k:05d}.parquet")
+            jobs.append(ScoreJob(shard, to, first_row + start, groups, start))
+        first_row += sum(rows for _, _, rows in cuts)
+    twice = {job.out for job in jobs}
+    if len(twice) < len(jobs):
+        raise ValueError("two shards have one name but for its ending; score them into folders of their own")
+    return jobs
+
+
+def row_group_cuts(shard: Path) -> Iterator[tuple[range, int, int]]:
+    """Runs of row groups of about JOB_ROWS rows: the groups, their first row, their rows."""
+    with file_errors(shard):
+        footer = parquet_fragment(shard).metadata
+        sizes = [footer.row_group(k).num_rows for k in range(footer.num_row_groups)]
+    begin, start, rows = 0, 0, 0
+    for k, size in enumerate(sizes):
+        rows += size
+        if rows >= JOB_ROWS or k + 1 == len(sizes):
+            yield range(begin, k + 1), start, rows
+            begin, start, rows = k + 1, start + rows, 0
+    if not sizes:
+        yield range(0), 0, 0
+
+
+def first_batch(files: Source, jobs: Sequence[ScoreJob]) -> pa.RecordBatch:
+    for job in jobs:
+        for batch in read_batches(job.shard, job.row_groups, SAMPLE):
+            if batch.num_rows:
+                return batch
+    raise ValueError(f"{files.shards[0]}: the table has no rows")
+
+
+def record_of(
+    job: ScoreJob, inputs: Mapping[Path, str], made_by: Sequence[str], out: Path, predictions: str | Path
+) -> dict[str, str]:
+    """Return how the file of a job was made, for its footer.
+
+    ``scorer`` stands for the calibration and the options, ``input`` for its rows and their context, ``position`` for the table
+    that it is a part of and its name in the folder. ``inputs`` are the fingerprints of the files that are read, ``made_by`` the
+    digests of scorer and context.
+    """
+    scorer, context = made_by
+    return {
+        "scorer": scorer,
+        "input": digest(context, job.shard.name, repr(job.row_groups), inputs[job.shard]),
+        "position": position_of(job.out, out, predictions),
+    }
+
+
+def position_of(path: Path, out: Path, predictions: str | Path) -> str:
+    return digest(os.path.abspath(predictions), path.relative_to(out).as_posix())
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read the record in the footer of a file that `score` wrote; empty for any other file."""
+    with suppress(pa.ArrowException, OSError, ValueError, KeyError):
+        record = json.loads((parquet_fragment(path).metadata.metadata or {})[b"graphcal"])
+        return record if isinstance(record, dict) else {}
+    return {}
+
+
+def finished(path: Path, wanted: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return the result stored in a whole file; None where there is none, or where its input has changed since.
+
+    A file of another calibration, of other options, or of anybody else is refused.
+    """
+    if not path.exists():
+        return None
+    record = read_record(path)
+    if record.get("scorer") != wanted["scorer"]:
+        raise ValueError(f"{path} is there and was made from something else; score into an empty folder, or remove it")
+    if record.get("input") != wanted["input"]:
+        return None
+    return {name: value for name, value in record.items() if name not in wanted}
+
+
+def remove_stale(out: Path, jobs: Sequence[ScoreJob], predictions: str | Path) -> int:
+    """Remove the files that were scored from rows that the table no longer has; return their number.
+
+    A file goes only where its record names this table and this position in the folder.
+    """
+    written, removed = {job.out for job in jobs}, 0
+    for path in sorted(out.rglob("*.parquet")):
+        if path not in written and read_record(path).get("position") == position_of(path, out, predictions):
+            path.unlink()
+            removed += 1
+    return removed
+
+
+def run_jobs(
+    work: Callable[[ScoreJob], dict[str, Any]],
+    jobs: Sequence[ScoreJob],
+    engine: str = "local",
+    workers: int = 0,
+    address: str | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the result of every job, in the order in which jobs end; the first error ends all."""
+    if engine not in ENGINES:
+        raise ValueError(f"unknown engine {engine!r}; choose one of {', '.join(ENGINES)}")
+    if address is not None and engine != "ray":
+        raise ValueError(f"--address is the address of a Ray cluster, but the engine is {engine!r}: add --engine ray")
+    count = min(workers or os.cpu_count() or 1, max(len(jobs), 1))
+    return on_ray(work, jobs, count, address) if engine == "ray" else in_threads(work, jobs, count)
+
+
+def prefetch(items: Iterator[Item]) -> Iterator[Item]:
+    """Yield the same items; while one is used, a thread makes the next."""
+    nothing = object()
+    with ThreadPoolExecutor(1) as maker:
+        coming: Future[Any] = maker.submit(next, items, nothing)
+        while (item := coming.result()) is not nothing:
+            coming = maker.submit(next, items, nothing)
+            yield item
+
+
+def in_threads(
+    work: Callable[[ScoreJob], dict[str, Any]], jobs: Sequence[ScoreJob], count: int
+) -> Iterator[dict[str, Any]]:
+    pool = ThreadPoolExecutor(count)
+    try:
+        for done in as_completed([pool.submit(work, job) for job in jobs]):
+            yield done.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def on_ray(
+    work: Callable[[ScoreJob], dict[str, Any]], jobs: Sequence[ScoreJob], count: int, address: str | None
+) -> Iterator[dict[str, Any]]:
+    """Run jobs by Ray Data, one row per job."""
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise ValueError("--engine ray needs Ray: pip install 'graphcal[ray]'") from None
+    started = not ray.is_initialized()
+    if started:
+        local: dict[str, Any] = {} if address else {"num_cpus": count}
+        ray.init(address=address, include_dashboard=False, log_to_driver=False, configure_logging=False, **local)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    try:
+        numbers = ray.data.from_items([{"job": k} for k in range(len(jobs))], override_num_blocks=max(len(jobs), 1))
+        for row in numbers.map(partial(_run_job, work, list(jobs))).iter_rows():
+            if row["fault"]:
+                raise ValueError(row["fault"])
+            yield json.loads(row["result"])
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _run_job(work: Callable[[Any], dict[str, Any]], jobs: list[Any], row: dict[str, Any]) -> dict[str, str]:
+    """Do the job of one row; return errors as values: Ray would wrap them in a long traceback."""
+    try:
+        return {"result": json.dumps(work(jobs[row["job"]])), "fault": ""}
+    except (ValueError, OSError) as fault:
+        return {"result": "", "fault": str(fault)}

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 from torch.nn.functional import nll_loss
-from torch_geometric.data import Data
 
 from graphcal.core import Outputs
 from graphcal.engine.node_order import kfold
@@ -36,6 +35,8 @@ def compare_calibrators(out: Outputs) -> dict[str, float]:
     y = out.graph.y[on]
     if len(y) < FEWEST:
         return {}
+    from torch_geometric.data import Data
+
     if out.graph.get("edge_index") is None:  # rows stand alone: the others are not needed
         on = torch.ones_like(y, dtype=torch.bool)
         out = Outputs(out.logits[out.graph.val_mask], Data(y=y, val_mask=on, num_nodes=len(y)), out.final)

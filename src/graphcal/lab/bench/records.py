@@ -18,7 +18,6 @@ computed again.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import math
 import os
@@ -28,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphcal.files import read_text, reading, write_atomically
+from graphcal.files import read_text, reading, tensor_checksum, write_atomically
 from graphcal.lab.bench.spec import Cell, canonical, digest
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def sealed(tensors: Mapping[str, Tensor], about: Mapping[str, str] | None = None
     """A safetensors file that knows the SHA-256 of its tensors."""
     from safetensors.torch import save
 
-    return save(dict(tensors), {**(about or {}), "sha256": _digest_of(tensors)})
+    return save(dict(tensors), {**(about or {}), "sha256": tensor_checksum(tensors)})
 
 
 def unsealed(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -104,17 +103,9 @@ def unsealed(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
             about = file.metadata() or {}
-        if about.get("sha256", "") not in ("", _digest_of(tensors)):
+        if about.get("sha256", "") not in ("", tensor_checksum(tensors)):
             raise ValueError("its content is not what was written")
     return tensors, about
-
-
-def _digest_of(tensors: Mapping[str, Tensor]) -> str:
-    total = hashlib.sha256()
-    for name in sorted(tensors):
-        total.update(f"{name} {tuple(tensors[name].shape)} {tensors[name].dtype}\n".encode())
-        total.update(tensors[name].numpy().tobytes())
-    return total.hexdigest()
 
 
 class Store:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from graphcal.cli.arguments import column_names
 from graphcal.cli.completion import matching
 from graphcal.cli.console import plain_console
 from graphcal.plugins import announced
@@ -98,15 +99,12 @@ def graph_of(
 
 
 def _columns(text: str) -> dict[str, Any]:
-    chosen: dict[str, Any] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        what, _, name = (p.strip() for p in part.partition("="))
-        if what == "features" and name:
-            chosen["feature_columns"] = name.split("+")
-        elif what in ROLES and name:
-            chosen[f"{what}_column"] = name
-        else:
+    """Return the column arguments of `graphcal.lab.datasets.read`."""
+    arguments: dict[str, Any] = {}
+    for role, name in column_names(text).items():
+        if role != "features" and role not in ROLES:
             raise ValueError(
-                f"--columns understands WHAT=NAME, WHAT among {', '.join(ROLES)}, features (features=a+b+c); got {part!r}"
+                f"--columns understands WHAT=NAME, WHAT among {', '.join(ROLES)}, features (features=a+b+c); got {role!r}"
             )
-    return chosen
+        arguments |= {"feature_columns": name.split("+")} if role == "features" else {f"{role}_column": name}
+    return arguments

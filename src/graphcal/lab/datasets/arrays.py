@@ -16,9 +16,7 @@ in `files` before memory is taken, the parts of a CSR matrix against each other,
 from __future__ import annotations
 
 import hashlib
-import math
 import os
-import zipfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +25,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from graphcal.files import FEATURES, WORKING, atomic_file, check_archive, check_memory, check_regular, reading
+from graphcal.files import FEATURES, atomic_file
+from graphcal.tables.array_files import read_arrays
 
 SPLIT_KEYS = ("train", "val", "test", "train_masks", "val_masks", "test_masks", "no_label", "self_loops")
 _NEEDED = ("edge_index", "feat_data", "feat_indices", "feat_indptr", "feat_shape", "labels")
@@ -89,22 +88,6 @@ def undirected(rows: np.ndarray, columns: np.ndarray, nodes: int) -> np.ndarray:
     return symmetrise(rows, columns, nodes)[0].astype(np.int32)
 
 
-def read_arrays(
-    path: str | os.PathLike[str], wanted: Collection[str] | None = None
-) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The wanted arrays of an .npz file (all of them if none are named), as far as they are there, and all names it has."""
-    check_regular(path)
-    with reading(path, "a readable .npz file of plain arrays"):
-        with zipfile.ZipFile(path) as archive:
-            check_archive(path, archive)
-            members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
-            asked = [name for name in members if wanted is None or name in wanted]
-            entries = sum(_entries(archive, members[name]) for name in asked)
-        check_memory(path, WORKING * entries, f"its {entries:,} numbers")
-        with np.load(path, allow_pickle=False) as file:
-            return {name: _native(file[name]) for name in asked}, list(members)
-
-
 def require_arrays(path: str | os.PathLike[str], wanted: Collection[str]) -> dict[str, np.ndarray]:
     """These arrays of an .npz file, all of them; others it has (objects, even) are not touched."""
     parts, names = read_arrays(path, wanted)
@@ -112,24 +95,6 @@ def require_arrays(path: str | os.PathLike[str], wanted: Collection[str]) -> dic
     if missing:
         raise ValueError(f"{os.fspath(path)}: keys missing: {', '.join(missing)}; found: {', '.join(names) or 'none'}")
     return {key: parts[key] for key in wanted}
-
-
-def _native(values: np.ndarray) -> np.ndarray:
-    """In this machine's byte order; half precision as single, which sparse matrices have."""
-    values = values.astype(values.dtype.newbyteorder("="), copy=False)
-    return values.astype(np.float32) if values.dtype == np.float16 else values
-
-
-def _entries(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
-    """How many numbers the header of an array announces; no more than the member has bytes for, or it is broken."""
-    with archive.open(member) as file:
-        version = np.lib.format.read_magic(file)
-        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read_header(file)
-    count = math.prod(shape)
-    if min(shape, default=0) < 0 or count * dtype.itemsize > member.file_size:
-        raise ValueError(f"{member.filename} announces shape {shape} in {member.file_size} bytes")
-    return count
 
 
 def check_csr(parts: Mapping[str, np.ndarray], prefix: str, where: str | os.PathLike[str]) -> sp.csr_matrix:

@@ -17,12 +17,7 @@ from graphcal.lab.datasets.assemble import Parts
 from graphcal.lab.datasets.protocols import Split
 from graphcal.lab.datasets.table_files import TableFile, open_table
 from graphcal.lab.datasets.vectors import features_of
-
-_SPLIT_WORDS = {
-    "train": ("train", "training"),
-    "val": ("val", "valid", "validation", "dev"),
-    "test": ("test", "testing"),
-}
+from graphcal.tables.labels import split_from_words
 
 
 @dataclass(frozen=True)
@@ -133,18 +128,6 @@ def encode_labels(column: pa.ChunkedArray, path: Path, name: str) -> tuple[np.nd
 
 
 def encode_split(column: pa.ChunkedArray, path: Path, name: str) -> Split:
-    """Node numbers of train, val and test; a node without a word is in none."""
-    text = pc.utf8_lower(column.cast(pa.large_string()))
-    known = pa.array([word for words in _SPLIT_WORDS.values() for word in words] + [""], pa.large_string())
-    strange = pc.and_(text.is_valid(), pc.invert(pc.is_in(text, value_set=known)))
-    if pc.any(strange).as_py():
-        row = pc.index(strange, True).as_py()
-        raise ValueError(
-            f"{path}, column {name!r}, row {row + 1}: {column[row].as_py()!r} is no part of a split; "
-            "choose train, val or test, or leave it empty"
-        )
-    train, val, test = (
-        np.flatnonzero(pc.is_in(text, value_set=pa.array(words, pa.large_string())).to_numpy())
-        for words in _SPLIT_WORDS.values()
-    )
-    return Split(train, val, test)
+    """Return the node numbers of train, val and test; a node without a word is in none."""
+    masks = split_from_words(column, path, name)
+    return Split(np.flatnonzero(masks.train), np.flatnonzero(masks.val), np.flatnonzero(masks.test))

@@ -1,20 +1,18 @@
 """One table on disk, Parquet or CSV, of which columns can be read.
 
-Parquet is read within the budget of `containers`: a run of equal values takes a few bytes in a file, whatever its length.
+Parquet is read within the budget of `graphcal.tables.files`: equal values take a few bytes in a file, however many they are.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
 
-from graphcal.containers.batches import check_width, is_text
-from graphcal.containers.parquet import open_parquet, read_parquet
 from graphcal.files import WORKING, check_regular, reading
+from graphcal.tables.files import check_width, is_text, parquet_fragment, read_parquet, refuse_repeats
 
 MARKS = (",", ";", "\t", "|")
 
@@ -63,13 +61,11 @@ def open_table(folder: Path, stem: str, delimiter: str) -> TableFile:
     if path.stat().st_size == 0:
         raise ValueError(f"{path}: the file is empty")
     if path.suffix == ".parquet":
-        with reading(path, "a readable Parquet file"), open_parquet(path) as file:
-            names = tuple(file.schema_arrow.names)
+        with reading(path, "a readable Parquet file"):
+            names = tuple(parquet_fragment(path).physical_schema.names)
     else:
         names = _csv_names(path, delimiter)
-    twice = [name for name, times in Counter(names).items() if times > 1]
-    if twice:
-        raise ValueError(f"{path}: column {twice[0]!r} is there twice; rename one of them")
+    refuse_repeats(names, path)
     return TableFile(path, names, delimiter)
 
 

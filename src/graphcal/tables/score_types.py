@@ -1,4 +1,4 @@
-"""What scores are: logits, log-probabilities or probabilities. Declared, or said by a column's name; never guessed.
+"""Score types: logits, log-probabilities or probabilities. Declared, or named by a column; never guessed.
 
 All become logits, blocks (C, n) with the classes along the first axis:
     logits       as they are
@@ -7,8 +7,8 @@ All become logits, blocks (C, n) with the classes along the first axis:
 
 *Rounding.* Probabilities that are all whole multiples of 10^-d (d <= 6) are a table rounded to d digits. Its rows may miss 1 by
 half a digit per class, and a zero in it stands for something below half a digit: floor = 10^-d / 4. In tables that are not
-rounded rows may miss 1 by 0.001, and the floor is 1e-12. What was found when a calibrator is fitted goes with it, so that
-scoring treats a zero as fitting did.
+rounded rows may miss 1 by 0.001, and the floor is 1e-12. A calibrator stores the rounding of its fit, so that scoring treats a
+zero as fitting did.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-KINDS = ("logits", "log-probs", "probs")
+SCORE_TYPES = ("logits", "log-probs", "probs")
 FLOOR = 1e-12
 TOLERANCE = 1e-3  # |Σ p - 1| allowed in a table that is not rounded
 LOG_TOLERANCE = 0.05  # of log-probabilities, which may be rounded or of half precision
@@ -33,33 +33,33 @@ MANY = 20  # rows that do not sum to 1 by chance
 Array = NDArray[Any]
 
 
-def kind_named(kind: str) -> str:
-    """The kind by its name; prob, log_prob and logit are the words of column names."""
-    found = kind.lower().replace("_", "-")
-    found = found if found.endswith("s") else found + "s"
-    if found not in KINDS:
-        raise ValueError(f"unknown kind of scores {kind!r}; choose one of {', '.join(KINDS)}")
-    return found
+def score_type_name(kind: str) -> str:
+    """Return the name of a score type; prob, log_prob and logit, as in column names, are accepted."""
+    name = kind.lower().replace("_", "-")
+    name = name if name.endswith("s") else name + "s"
+    if name not in SCORE_TYPES:
+        raise ValueError(f"unknown kind of scores {kind!r}; choose one of {', '.join(SCORE_TYPES)}")
+    return name
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What the scores of a table are; ``digits`` is what probabilities are rounded to, None where they are not."""
+class ScoreType:
+    """Type of the scores of a table; ``digits`` is what probabilities are rounded to, None where they are not."""
 
     name: str
     digits: int | None = None
 
     @property
     def floor(self) -> float:
-        """What an exact zero stands for."""
+        """Probability that an exact zero stands for."""
         return FLOOR if self.digits is None else 10.0**-self.digits / 4
 
     def tolerance(self, classes: int) -> float:
-        """By how much a row of probabilities may miss 1."""
+        """Return by how much a row of probabilities may miss 1."""
         return TOLERANCE if self.digits is None else max(TOLERANCE, 0.5 * classes * 10.0**-self.digits + 1e-6)
 
     def logits(self, scores: Array, where: str | Path, first_row: int = 0) -> Array:
-        """Logits (C, n) of a block of scores (C, n); ``first_row`` is where the block lies in its file."""
+        """Convert a block of scores (C, n) to logits (C, n); ``first_row`` is the position of the block in its file."""
         if self.name == "probs":
             return self._log(scores, where, first_row)
         if self.name == "log-probs":
@@ -71,7 +71,7 @@ class Kind:
         return scores
 
     def refuse_missing(self, columns: Sequence[Array], where: str | Path, first_row: int) -> None:
-        """Refuse C columns (n,) of logits one of which is not a finite number; one sum per column tells."""
+        """Raise if any logit in C columns (n,) is not finite; checked by one sum per column."""
         for column in columns:
             with np.errstate(over="ignore", invalid="ignore"):
                 fine = np.isfinite(column.sum())  # of large numbers it may be infinite: then each is looked at
@@ -107,21 +107,21 @@ class Kind:
         )
 
 
-def kind_of(name: str, scores: Array, where: str | Path) -> Kind:
-    """The kind with the rounding of these scores (C, n)."""
+def infer_score_type(name: str, scores: Array, where: str | Path) -> ScoreType:
+    """Return the score type with the rounding of these scores (C, n)."""
     if name == "logits":
         refuse_probabilities(scores, where)
     if name != "probs":
-        return Kind(name)
+        return ScoreType(name)
     digits = digits_of(scores[:, :SAMPLE])
     if digits == 0 and (scores > 1).any():  # percentages, which are refused row by row
-        return Kind(name)
+        return ScoreType(name)
     if digits == 0:
         raise ValueError(
             f"{where}: every probability is 0 or 1: these are predictions without confidence, which no calibration can add. "
             "Write the softmax of the logits instead"
         )
-    return Kind(name, digits)
+    return ScoreType(name, digits)
 
 
 def refuse_probabilities(logits: Array, where: str | Path) -> None:
@@ -131,12 +131,12 @@ def refuse_probabilities(logits: Array, where: str | Path) -> None:
         are = (sample >= 0).all() and (np.abs(sample.sum(0) - 1) <= TOLERANCE).all()
     if are and sample.shape[1] >= MANY:
         raise ValueError(
-            f"{where}: these are said to be logits, but every row lies in 0..1 and sums to 1, as probabilities do: say probs"
+            f"{where}: declared as logits, but every row lies in 0..1 and sums to 1, as probabilities do; pass --kind probs"
         )
 
 
 def digits_of(probs: Array) -> int | None:
-    """To how many digits the probabilities are rounded; None where they are not."""
+    """Return the number of digits that all probabilities are rounded to; None where they are not."""
     wide = probs.astype(np.float64)
     for digits in range(MOST_DIGITS + 1):
         scaled = wide * 10.0**digits

@@ -1,4 +1,6 @@
-"""What a model said, as files that `graphcal calibrate` reads: the layout that PyG and DGL do not have.
+"""Write predictions as Parquet files: the outputs of a model (`gc.export`) and calibrated tables.
+
+PyG and DGL have no file format for predictions. `export` writes files that `graphcal calibrate` reads:
 
 FOLDER/predictions.parquet        id, label, split, logit_<class> ...
 FOLDER/edges.parquet              src, dst, by id
@@ -13,34 +15,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from torch import Tensor
-from torch_geometric.data import Data
 
-from graphcal.core import Calibration, Outputs
 from graphcal.files import atomic_file, write_atomically
-from graphcal.tables.fitted_tables import FittedTable
-from graphcal.tables.layouts import TableLayout
-from graphcal.tables.scorer import calibrated_columns, with_columns
+from graphcal.tables.layouts import Wide
+from graphcal.tables.metadata import FittedTable
+from graphcal.tables.scorer import with_columns
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+    from graphcal.core import Calibration, Outputs
 
 
 def parquet_writer(path: str, schema: pa.Schema) -> pq.ParquetWriter:
-    """Probabilities without dictionaries and statistics, which tell nothing of them; whole numbers, ids mostly, without
-    dictionaries, which would cost as much as all else that is written. Text and predicted classes repeat: they have them;
-    of predicted classes statistics tell nothing either."""
+    """Open a Parquet file to write to.
+
+    Probabilities have no dictionaries and no statistics, which tell nothing of them. Whole numbers, ids mostly, have no
+    dictionaries, which would cost as much as all else that is written. Text and predicted classes repeat: they have them.
+    """
     scores = [field.name for field in schema if pa.types.is_floating(field.type) or pa.types.is_list(field.type)]
     others = [field for field in schema if field.name not in scores]
     repeated = [f.name for f in others if not pa.types.is_integer(f.type) or f.name == "calibrated_prediction"]
-    told = [field.name for field in others if field.name != "calibrated_prediction"]
-    return pq.ParquetWriter(path, schema, use_dictionary=repeated or False, write_statistics=told or False)
+    measured = [field.name for field in others if field.name != "calibrated_prediction"]
+    return pq.ParquetWriter(path, schema, use_dictionary=repeated or False, write_statistics=measured or False)
 
 
 def write_table(path: Path, tables: Iterable[pa.Table | pa.RecordBatch]) -> Path:
-    """Tables of one schema, one after the other, as one Parquet file."""
+    """Write tables of one schema, one after the other, as one Parquet file; all of it or nothing."""
     writer = None
     with atomic_file(path) as file:
         for table in tables:
@@ -52,7 +60,7 @@ def write_table(path: Path, tables: Iterable[pa.Table | pa.RecordBatch]) -> Path
 
 
 def export(out: Outputs, folder: str | Path) -> Path:
-    """Write what a model said to ``folder``; gives the path of the predictions.
+    """Write the outputs of a model to ``folder``; return the path of the predictions.
 
     >>> import tempfile, graphcal as gc
     >>> data = gc.lab.synthetic(500, seed=0)
@@ -77,7 +85,7 @@ def export(out: Outputs, folder: str | Path) -> Path:
 
 
 def ids_of(graph: Data) -> pa.Array:
-    """The ids that nodes have in the graph's own files, else their numbers."""
+    """Return the ids of the nodes in the files of the graph, else their numbers."""
     ids = graph.get("node_ids")
     return pa.array(np.arange(int(graph.num_nodes)) if ids is None else np.asarray(ids).tolist())
 
@@ -88,12 +96,12 @@ def class_names_of(graph: Data, count: int) -> tuple[str, ...]:
 
 
 def predictions_of(out: Outputs) -> pa.Table:
-    """id, label, split and logits of every node."""
+    """Return id, label, split and logits of every node."""
     graph, names = out.graph, class_names_of(out.graph, out.num_classes)
     columns: dict[str, Any] = {"id": ids_of(graph)}
     if graph.get("y") is not None:
-        known = pa.array(names).take(pa.array(np.maximum(graph.y.cpu().numpy(), 0)))
-        columns["label"] = _where(graph.y.cpu() >= 0, known)
+        labels = pa.array(names).take(pa.array(np.maximum(graph.y.cpu().numpy(), 0)))
+        columns["label"] = pc.if_else(pa.array((graph.y.cpu() >= 0).numpy()), labels, pa.scalar(None, labels.type))
     if any(graph.get(f"{part}_mask") is not None for part in ("train", "val", "test")):
         words = np.full(out.num_nodes, "", dtype=object)
         for part in ("train", "val", "test"):
@@ -104,21 +112,15 @@ def predictions_of(out: Outputs) -> pa.Table:
     return pa.table(columns | {f"logit_{name}": np.ascontiguousarray(logits[:, k]) for k, name in enumerate(names)})
 
 
-def _where(mask: Tensor, values: pa.Array) -> pa.Array:
-    import pyarrow.compute as pc
-
-    return pc.if_else(pa.array(mask.numpy()), values, pa.scalar(None, values.type))
-
-
 def calibrated_table(out: Outputs, log_probs: Tensor) -> pa.Table:
-    """What a model said, with its calibrated probabilities."""
+    """Return the predictions of a model with their calibrated probabilities."""
     names = class_names_of(out.graph, out.num_classes)
     probs = np.ascontiguousarray(log_probs.exp().float().cpu().numpy().T)
     table = predictions_of(out)
-    layout = TableLayout("wide", "logits", tuple(f"logit_{name}" for name in names))
-    return with_columns(table, calibrated_columns(table, layout, names, probs, probs.argmax(0)))
+    layout = Wide("logits", tuple(f"logit_{name}" for name in names))
+    return with_columns(table, layout.calibrated_columns(table, names, probs, probs.argmax(0)))
 
 
-def remember_classes(calibration: Calibration, classes: tuple[str, ...]) -> None:
-    """Of a calibration that was fitted on a model's logits, not on a table."""
+def attach_classes(calibration: Calibration, classes: tuple[str, ...]) -> None:
+    """Store the classes in a calibration that was fitted on the logits of a model, not on a table."""
     calibration.fitted_on["table"] = FittedTable("logits", classes=classes).to_dict()
