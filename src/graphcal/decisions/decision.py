@@ -145,8 +145,8 @@ class Decision:
     (1500, True, True)
     >>> decision.errors_at_most == int(0.2 * decision.num_approved), 0 < decision.coverage < 1
     (True, True)
-    >>> decision.max_error, decision.certainty, decision.summary[1]
-    (0.2, 0.95, ('Promise', 'at most 20 % errors, 95 % certain'))
+    >>> decision.max_error, decision.certainty, dict(decision.summary)["Promise"]
+    (0.2, 0.95, 'at most 20 % errors, 95 % certain')
     >>> again = Decision.from_dict(decision.to_dict())  # decision.save(path) and Decision.load(path) do this with a file
     >>> approved = again.apply(log_probs)  # (N,) bool
     >>> torch.equal(approved, again.score(log_probs) >= decision.threshold), again.sentence == decision.sentence
