@@ -12,7 +12,7 @@ from graphcal.datasets import load
 from graphcal.engine.threads import threads_for
 from graphcal.explanation import explain_many
 from graphcal.methods import CALIBRATORS
-from graphcal.results import Explanations, Results, Source, choose_method, results_of
+from graphcal.results import Explanations, Provenance, Results, choose_method, results_of
 from graphcal.study import StageProgress, Study
 from graphcal.tables.exporting import calibrated_table, class_names_of, remember_classes, write_table
 from graphcal.training import Training, published, train
@@ -61,7 +61,7 @@ def run(
     started = time.perf_counter()
     runs = train(data, settings.backbone, training, seeds, progress=epoch_done)
     train_seconds = time.perf_counter() - started
-    source = Source(
+    source = Provenance(
         input="model",
         dataset=data.get("name", "your graph"),
         protocol=data.get("protocol", "as given"),
