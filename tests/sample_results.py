@@ -16,7 +16,7 @@ from graphcal.records import SCHEMA
 from graphcal.reports import verdict
 from graphcal.reports.maps import node_map
 from graphcal.reports.wording import backtest_sentence
-from graphcal.results import Choice, Results, Source
+from graphcal.results import Choice, Provenance, Results
 from small_outputs import model_outputs
 
 SCALES = {"none": 0.45, "ts": 1.0, "scar": 0.9, "sharp": 2.2}
@@ -67,7 +67,7 @@ def sample_results() -> dict[str, Any]:
 def results_with(record: dict[str, Any]) -> Results:
     """Results whose record is the given one, with a temperature as their calibrator."""
     out = model_outputs()
-    source = Source("model", record["dataset"], record["protocol"], "", tuple(record["seeds"]))
+    source = Provenance("model", record["dataset"], record["protocol"], "", tuple(record["seeds"]))
     results = Results(
         source=source,
         choice=Choice(record["chosen_method"], "", {}),

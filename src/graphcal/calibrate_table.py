@@ -11,7 +11,7 @@ from graphcal.engine.threads import threads_for
 from graphcal.graphs import structure
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
-from graphcal.results import Results, Source, choose_method, results_of
+from graphcal.results import Provenance, Results, choose_method, results_of
 from graphcal.study import Study
 from graphcal.tables.calibration import attach_metadata, fit, outputs_of, read_final_layer, write_calibrated
 from graphcal.tables.edges import read_edges, remark_on_direction
@@ -59,7 +59,7 @@ def calibrate_files(
         return results_of(
             study,
             choice,
-            Source(
+            Provenance(
                 input="table",
                 dataset=shards[0].parent.name if len(shards) > 1 else shards[0].name,
                 protocol=f"drawn with seed {seed}" if table.split is None else "as given",

@@ -50,7 +50,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Source:
+class Provenance:
     """Where predictions come from: a trained model (``input`` "model") or a table ("table")."""
 
     input: Literal["model", "table"]
@@ -120,7 +120,7 @@ class MethodResult:
 class Results:
     """Results of a study, with the calibrator and the predictions of the chosen method. `save` writes them to a folder."""
 
-    source: Source
+    source: Provenance
     choice: Choice
     methods: Mapping[str, MethodResult]
     nodes: Mapping[str, int]  # training, validation and test nodes
@@ -206,7 +206,7 @@ class Results:
 def results_of(
     study: Study,
     choice: Choice,
-    source: Source,
+    source: Provenance,
     bins: int,
     write_calibrated: Callable[[Path], Path],
     explain: Explanations | None = None,
@@ -220,7 +220,7 @@ def results_of(
         Fitted calibrators.
     choice : Choice
         The method that is saved and reported on, see `choose_method`.
-    source : Source
+    source : Provenance
         Where the predictions come from.
     bins : int
         Number of bins of the confidence.

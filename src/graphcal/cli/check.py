@@ -77,7 +77,7 @@ def check(
     else:
         for note in table.notes:
             typer.echo(f"Note: {note}.", err=True)
-        rows = [(judgement.outcome, judgement.sentence())]
+        rows: list[tuple[str, str]] = [(judgement.outcome, judgement.sentence())]
         if left_out:
             rows.append(("left out", f"{plural(left_out, 'row')} without a label"))
         if used:

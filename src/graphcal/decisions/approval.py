@@ -225,11 +225,10 @@ def decide_model(
     nodes = out.num_nodes
     share = certify if isinstance(certify, float) else None
     certify = None if share is not None else check_mask(certify, nodes, "certify")
-    outside = [
-        None if m is None else check_mask(m, nodes, k, may_be_empty=True) for k, m in (("pool", pool), ("held", held))
-    ]
+    pool = None if pool is None else check_mask(pool, nodes, "pool", may_be_empty=True)
+    held = None if held is None else check_mask(held, nodes, "held", may_be_empty=True)
     train, val = mask_of(out, "train_mask"), mask_of(out, "val_mask")
-    decide_with = partial(_decide_with, out, make_draw, *outside)
+    decide_with = partial(_decide_with, out, make_draw, pool, held)
     if isinstance(truth, nn.Module):
         from graphcal.study import apply
 

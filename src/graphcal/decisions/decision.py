@@ -145,7 +145,13 @@ class Decision:
     (1500, True, True)
     >>> decision.errors_at_most == int(0.2 * decision.num_approved), 0 < decision.coverage < 1
     (True, True)
-    >>> bool((decision.apply(log_probs)[~certify] == decision.approved[~certify]).all())
+    >>> decision.max_error, decision.certainty, dict(decision.summary)["Promise"]
+    (0.2, 0.95, 'at most 20 % errors, 95 % certain')
+    >>> again = Decision.from_dict(decision.to_dict())  # decision.save(path) and Decision.load(path) do this with a file
+    >>> approved = again.apply(log_probs)  # (N,) bool
+    >>> torch.equal(approved, again.score(log_probs) >= decision.threshold), again.sentence == decision.sentence
+    (True, True)
+    >>> int((again.wrong(log_probs, y) & decision.approved).sum()) <= decision.errors_at_most
     True
     """
 
@@ -173,10 +179,12 @@ class Decision:
 
     @property
     def max_error(self) -> float:
+        """Largest promised share of wrong nodes among the approved ones."""
         return self.promise.max_error
 
     @property
     def certainty(self) -> float:
+        """Probability with which the promise holds."""
         return self.promise.certainty
 
     @property
@@ -221,7 +229,7 @@ class Decision:
 
     def wrong(self, log_probs: Tensor, y: Tensor) -> Tensor:
         """Whether approving each row (N,) would be an error, given its label."""
-        return (log_probs.argmax(dim=1) if self.positive is None else self.positive) != y
+        return y != (log_probs.argmax(dim=1) if self.positive is None else self.positive)
 
     @property
     def sentence(self) -> str:

@@ -13,9 +13,9 @@ from graphcal.lab.datasets import load
 from graphcal.lab.explanation import explain_many
 from graphcal.lab.training import Training, published, train
 from graphcal.methods import CALIBRATORS
-from graphcal.results import Explanations, Results, Source, choose_method, results_of
+from graphcal.results import Explanations, Provenance, Results, choose_method, results_of
 from graphcal.study import StageProgress, Study
-from graphcal.tables.writing import calibrated_table, class_names_of, attach_classes, write_table
+from graphcal.tables.writing import attach_classes, calibrated_table, class_names_of, write_table
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -61,7 +61,7 @@ def run(
     started = time.perf_counter()
     runs = train(data, settings.backbone, training, seeds, progress=epoch_done)
     train_seconds = time.perf_counter() - started
-    source = Source(
+    source = Provenance(
         input="model",
         dataset=data.get("name", "your graph"),
         protocol=data.get("protocol", "as given"),

@@ -71,6 +71,8 @@ class Measurement(Scores):
     (True, True)
     >>> m.worst is not None, m.binning.startswith("20 equal-width"), int(m.reliability.count.sum()) == m.nodes
     (True, True, True)
+    >>> [heading for heading, _ in m.summary]  # print(m) shows them
+    ['Nodes', 'NLL', 'ECE', 'True error', 'Calibrated', 'Weak spot']
     >>> m.to_dict()["nll"]["mean"] == m.nll  # for results.json: mean, sd and values of the seeds
     True
     """

@@ -230,7 +230,7 @@ def column_ranks(values: Array) -> Array:
     length = np.diff(first, append=rows.size)
     ranks = np.empty(rows.shape)
     np.put_along_axis(ranks, order, np.repeat(first % n + (length + 1) / 2, length).reshape(rows.shape), axis=1)
-    return ranks.T
+    return np.asarray(ranks.T)
 
 
 def _reassigned(group: Array, blocks: Array, chance: Array | None, count: int, rng: np.random.Generator) -> Array:
