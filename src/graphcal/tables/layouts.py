@@ -270,8 +270,8 @@ class Wide(Layout):
             names, classes = {canonical_name(name): name for name in columns.schema.names}, columns.classes
             if classes and not columns.by_class and all(c in names for c in classes):
                 yield NAMED, cls(columns.kind, tuple(names[c] for c in classes), classes, columns.roles)
-            for group in _counted(columns):
-                yield COUNTED, cls(columns.kind, group, None, columns.roles)
+            for counted in _counted(columns):
+                yield COUNTED, cls(columns.kind, counted, None, columns.roles)
 
     @property
     def num_columns(self) -> int | None:
