@@ -94,7 +94,7 @@ def is_calibrated_name(column: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Columns:
+class TableColumns:
     """The columns of a table, as detection looks at them."""
 
     schema: pa.Schema
@@ -151,7 +151,7 @@ class Layout:
     keeps_column: ClassVar[bool] = False  # a calibrator stores the name of the single column of scores
 
     @classmethod
-    def detect(cls, columns: Columns) -> Iterator[tuple[int, Layout]]:
+    def detect(cls, columns: TableColumns) -> Iterator[tuple[int, Layout]]:
         """Yield the layouts of this class that the column names allow, with how sure each is."""
         raise NotImplementedError
 
@@ -252,7 +252,7 @@ class Wide(Layout):
     name = "wide"
 
     @classmethod
-    def detect(cls, columns: Columns) -> Iterator[tuple[int, Layout]]:
+    def detect(cls, columns: TableColumns) -> Iterator[tuple[int, Layout]]:
         for kind, group in columns.by_class:
             if len(group) == 1 and _is_of_one_class(kind, group):
                 continue
@@ -298,7 +298,7 @@ class List(Layout):
     keeps_column = True
 
     @classmethod
-    def detect(cls, columns: Columns) -> Iterator[tuple[int, Layout]]:
+    def detect(cls, columns: TableColumns) -> Iterator[tuple[int, Layout]]:
         kind, roles, named = columns.kind, columns.roles, columns.scores
         for name in [named] if named else columns.schema.names:
             word = WHOLE_ROW.fullmatch(name)
@@ -331,7 +331,7 @@ class Binary(Layout):
     keeps_column = True
 
     @classmethod
-    def detect(cls, columns: Columns) -> Iterator[tuple[int, Layout]]:
+    def detect(cls, columns: TableColumns) -> Iterator[tuple[int, Layout]]:
         for kind, group in columns.by_class:
             if len(group) == 1 and _is_of_one_class(kind, group):
                 ((positive, name),) = group.items()
@@ -358,7 +358,7 @@ class Long(Layout):
     all_classes = False
 
     @classmethod
-    def detect(cls, columns: Columns) -> Iterator[tuple[int, Layout]]:
+    def detect(cls, columns: TableColumns) -> Iterator[tuple[int, Layout]]:
         if {"class", "id"} <= set(columns.roles):
             for sure, name, kind, joined in columns.single():
                 if not joined:
@@ -431,7 +431,7 @@ class TopLabel(Layout):
     all_classes = False
 
     @classmethod
-    def detect(cls, columns: Columns) -> Iterator[tuple[int, Layout]]:
+    def detect(cls, columns: TableColumns) -> Iterator[tuple[int, Layout]]:
         roles = dict(columns.roles)
         if "confidence" in roles:
             if is_calibrated_name(roles["confidence"]) and "calibrated_prediction" in columns.schema.names:
@@ -515,7 +515,7 @@ def find_layout(
         raise ValueError(f"unknown layout {layout!r}; choose one of {', '.join(LAYOUTS)}")
     kind = None if kind is None else score_type_name(kind)
     roles = roles_of(schema.names, columns or {}, where)
-    looked_at = Columns(schema, kind, roles, classes, where)
+    looked_at = TableColumns(schema, kind, roles, classes, where)
     detected = [pair for one in LAYOUTS.values() for pair in one.detect(looked_at)]
     surest = min((sure for sure, _ in detected), default=NAMED)
     possible = [one for sure, one in detected if sure == surest and layout in (None, one.name)]
@@ -558,7 +558,7 @@ def _opposites(positive: str) -> tuple[str, str]:
     return OPPOSITE.get(positive, f"not {positive}"), positive
 
 
-def _counted(columns: Columns) -> list[tuple[str, ...]]:
+def _counted(columns: TableColumns) -> list[tuple[str, ...]]:
     """Group columns of numbers that are counted from 0 without a gap, by how their names begin: score_0, score_1, ..."""
     groups: dict[str, dict[int, str]] = {}
     for name in columns.schema.names:
