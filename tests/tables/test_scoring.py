@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -298,3 +299,23 @@ def test_drift_is_told_for_other_rows_only():
     assert moved["covariate"] == "confidence"
     assert "unlike those of the fit" in drift_text(moved)
     assert drift_since(reference, RowCounts.none(3)) is None
+
+
+def test_a_long_table_in_several_batches_is_scored_as_one(tmp_path):
+    """The rows of an id may lie in two record batches of an Arrow file, or in two row groups of a Parquet file."""
+    P, Y = softmax(predictions(200, 3)[0].astype(float)), predictions(200, 3)[1]
+    rows = {"id": np.repeat(np.arange(200), 3), "class": np.tile(np.arange(3), 200), "prob": P.reshape(-1)}
+    calibration = gc.calibrate(P, Y, kind="probs", calibrator="ts").calibration
+    saved = gc.save(calibration, tmp_path / "ts.safetensors")
+    calibrated = []
+    for name, write in {
+        "one.parquet": lambda path: pq.write_table(pa.table(rows), path),
+        "groups.parquet": lambda path: pq.write_table(pa.table(rows), path, row_group_size=100),
+        "batches.arrow": lambda path: pa.feather.write_feather(pa.table(rows), str(path), chunksize=100),
+    }.items():
+        write(tmp_path / name)
+        score(saved, tmp_path / name, tmp_path / f"out-{name}")
+        calibrated.append(pq.read_table(tmp_path / f"out-{name}")["calibrated_prob"].to_numpy())
+    np.testing.assert_allclose(calibrated[0].reshape(-1, 3).sum(1), 1, atol=1e-6)
+    assert (calibrated[0] == calibrated[1]).all()
+    assert (calibrated[0] == calibrated[2]).all()

@@ -11,12 +11,14 @@ import re
 import zipfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from graphcal.files import WORKING, check_archive, check_memory, check_regular, file_errors
+
+if TYPE_CHECKING:
+    import torch
 
 CLASS_IN_FILE = re.compile(r"(?:Unsupported global: GLOBAL|Trying to load unsupported GLOBAL) (\S+)")
 
@@ -57,6 +59,8 @@ def _entries(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
 
 def load_safely(path: Path, classes: Sequence[type] = (), instead: str = "save tensors alone") -> Any:
     """Load a file of torch.save that holds tensors, plain containers and objects of ``classes``."""
+    import torch
+
     with file_errors(path, "a file of torch.save (since torch 1.6: a zip archive)"), zipfile.ZipFile(path) as archive:
         check_archive(path, archive)
     try:
@@ -71,6 +75,8 @@ def load_safely(path: Path, classes: Sequence[type] = (), instead: str = "save t
 
 def check_tensor(value: Any, name: str, path: Path, sparse: bool = False) -> torch.Tensor:
     """Check that a value is a plain tensor on the CPU, no larger than its file may make it; CSR too with ``sparse``."""
+    import torch
+
     if not isinstance(value, torch.Tensor):
         raise ValueError(f"{path}: {name} is a {type(value).__name__}, expected a tensor")
     plain = value.device.type == "cpu" and not value.is_quantized and not value.is_complex()

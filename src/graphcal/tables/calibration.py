@@ -27,7 +27,7 @@ from graphcal.study import Study
 from graphcal.tables.classes import class_numbers, class_order, declared
 from graphcal.tables.files import align
 from graphcal.tables.labels import RowSplit, random_split
-from graphcal.tables.layouts import Layout, both_classes, find_layout
+from graphcal.tables.layouts import TableLayout, both_classes, find_layout
 from graphcal.tables.metadata import FittedTable, with_metadata
 from graphcal.tables.reading import PredictionTable, check_kind, remark_on_order
 from graphcal.tables.score_types import ScoreType, infer_score_type, score_type_name
@@ -106,7 +106,7 @@ class Arrays:
     y: np.ndarray  # (N,) -1 where there is no label
     kind: ScoreType
     classes: tuple[str, ...]
-    layout: Layout | None  # of tables
+    layout: TableLayout | None  # of tables
 
 
 def arrays_of(scores: Any, y: Any, kind: str | None, classes: Sequence[str] | None) -> Arrays:
@@ -259,7 +259,7 @@ def fit(out: Outputs, calibrators: Sequence[str]) -> Study:
 def attach_metadata(
     calibration: Calibration,
     log_probs: Tensor,
-    layout: Layout | None,
+    layout: TableLayout | None,
     kind: ScoreType,
     classes: tuple[str, ...],
     split: RowSplit,
@@ -283,7 +283,7 @@ def attach_metadata(
     calibration.fitted_on["reference"] = table_reference(log_probs, layout, split)
 
 
-def table_reference(log_probs: Tensor, layout: Layout | None, split: RowSplit) -> dict[str, Any]:
+def table_reference(log_probs: Tensor, layout: TableLayout | None, split: RowSplit) -> dict[str, Any]:
     """Summarize the rows that were not trained on, as a reader of the written table sees them."""
     fresh = log_probs[torch.from_numpy(~split.train)]
     return reference_summary(fresh if layout is None else layout.as_written(fresh))

@@ -94,7 +94,7 @@ def is_calibrated_name(column: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Columns:
+class TableColumns:
     """The columns of a table, as detection looks at them."""
 
     schema: pa.Schema
@@ -136,7 +136,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """How the columns of a table hold the scores of its predictions."""
 
     kind: str  # name of the score type; '' where it is unknown
@@ -151,7 +151,7 @@ class Layout:
     keeps_column: ClassVar[bool] = False  # a calibrator stores the name of the single column of scores
 
     @classmethod
-    def detect(cls, columns: Columns) -> Iterator[tuple[int, Layout]]:
+    def detect(cls, columns: TableColumns) -> Iterator[tuple[int, TableLayout]]:
         """Yield the layouts of this class that the column names allow, with how sure each is."""
         raise NotImplementedError
 
@@ -246,13 +246,13 @@ class Layout:
         raise NotImplementedError
 
 
-class Wide(Layout):
+class Wide(TableLayout):
     """A column of scores per class."""
 
     name = "wide"
 
     @classmethod
-    def detect(cls, columns: Columns) -> Iterator[tuple[int, Layout]]:
+    def detect(cls, columns: TableColumns) -> Iterator[tuple[int, TableLayout]]:
         for kind, group in columns.by_class:
             if len(group) == 1 and _is_of_one_class(kind, group):
                 continue
@@ -270,8 +270,8 @@ class Wide(Layout):
             names, classes = {canonical_name(name): name for name in columns.schema.names}, columns.classes
             if classes and not columns.by_class and all(c in names for c in classes):
                 yield NAMED, cls(columns.kind, tuple(names[c] for c in classes), classes, columns.roles)
-            for group in _counted(columns):
-                yield COUNTED, cls(columns.kind, group, None, columns.roles)
+            for counted in _counted(columns):
+                yield COUNTED, cls(columns.kind, counted, None, columns.roles)
 
     @property
     def num_columns(self) -> int | None:
@@ -291,14 +291,14 @@ class Wide(Layout):
         return {f"calibrated_prob_{name}": pa.array(p) for name, p in zip(classes, probs)}
 
 
-class List(Layout):
+class List(TableLayout):
     """One list of scores per row; in CSV text joined by ';'."""
 
     name = "list"
     keeps_column = True
 
     @classmethod
-    def detect(cls, columns: Columns) -> Iterator[tuple[int, Layout]]:
+    def detect(cls, columns: TableColumns) -> Iterator[tuple[int, TableLayout]]:
         kind, roles, named = columns.kind, columns.roles, columns.scores
         for name in [named] if named else columns.schema.names:
             word = WHOLE_ROW.fullmatch(name)
@@ -324,14 +324,14 @@ class List(Layout):
         return {"calibrated_probs": pa.ListArray.from_arrays(pa.array(offsets), flat)}
 
 
-class Binary(Layout):
+class Binary(TableLayout):
     """One number per row: the score of the second of two classes."""
 
     name = "binary"
     keeps_column = True
 
     @classmethod
-    def detect(cls, columns: Columns) -> Iterator[tuple[int, Layout]]:
+    def detect(cls, columns: TableColumns) -> Iterator[tuple[int, TableLayout]]:
         for kind, group in columns.by_class:
             if len(group) == 1 and _is_of_one_class(kind, group):
                 ((positive, name),) = group.items()
@@ -349,7 +349,7 @@ class Binary(Layout):
         return {"calibrated_prob": pa.array(probs[1])}
 
 
-class Long(Layout):
+class Long(TableLayout):
     """A row per id and class; predictions are in the order in which their ids appear."""
 
     name = "long"
@@ -358,7 +358,7 @@ class Long(Layout):
     all_classes = False
 
     @classmethod
-    def detect(cls, columns: Columns) -> Iterator[tuple[int, Layout]]:
+    def detect(cls, columns: TableColumns) -> Iterator[tuple[int, TableLayout]]:
         if {"class", "id"} <= set(columns.roles):
             for sure, name, kind, joined in columns.single():
                 if not joined:
@@ -420,7 +420,7 @@ class Long(Layout):
         return {"calibrated_prob": pa.array(probs[label, row])}
 
 
-class TopLabel(Layout):
+class TopLabel(TableLayout):
     """The predicted class and its confidence p; the other classes share 1 - p evenly: log p, and log((1-p)/(C-1)) for each.
 
     Accuracy and calibration error of the confidence are then exact; NLL and Brier score take the other classes for equal.
@@ -431,7 +431,7 @@ class TopLabel(Layout):
     all_classes = False
 
     @classmethod
-    def detect(cls, columns: Columns) -> Iterator[tuple[int, Layout]]:
+    def detect(cls, columns: TableColumns) -> Iterator[tuple[int, TableLayout]]:
         roles = dict(columns.roles)
         if "confidence" in roles:
             if is_calibrated_name(roles["confidence"]) and "calibrated_prediction" in columns.schema.names:
@@ -495,7 +495,7 @@ class TopLabel(Layout):
         return {}
 
 
-LAYOUTS: dict[str, type[Layout]] = {layout.name: layout for layout in (Wide, List, Long, TopLabel, Binary)}
+LAYOUTS: dict[str, type[TableLayout]] = {layout.name: layout for layout in (Wide, List, Long, TopLabel, Binary)}
 
 
 def find_layout(
@@ -505,7 +505,7 @@ def find_layout(
     columns: Mapping[str, str] | None = None,
     classes: tuple[str, ...] | None = None,
     where: str | Path = "the table",
-) -> Layout:
+) -> TableLayout:
     """Infer the layout of a table from its column names, or refuse and name what would do.
 
     ``kind`` is the score type of columns without such a word in their name. ``layout`` is the name of a layout, where two are
@@ -515,7 +515,7 @@ def find_layout(
         raise ValueError(f"unknown layout {layout!r}; choose one of {', '.join(LAYOUTS)}")
     kind = None if kind is None else score_type_name(kind)
     roles = roles_of(schema.names, columns or {}, where)
-    looked_at = Columns(schema, kind, roles, classes, where)
+    looked_at = TableColumns(schema, kind, roles, classes, where)
     detected = [pair for one in LAYOUTS.values() for pair in one.detect(looked_at)]
     surest = min((sure for sure, _ in detected), default=NAMED)
     possible = [one for sure, one in detected if sure == surest and layout in (None, one.name)]
@@ -558,7 +558,7 @@ def _opposites(positive: str) -> tuple[str, str]:
     return OPPOSITE.get(positive, f"not {positive}"), positive
 
 
-def _counted(columns: Columns) -> list[tuple[str, ...]]:
+def _counted(columns: TableColumns) -> list[tuple[str, ...]]:
     """Group columns of numbers that are counted from 0 without a gap, by how their names begin: score_0, score_1, ..."""
     groups: dict[str, dict[int, str]] = {}
     for name in columns.schema.names:

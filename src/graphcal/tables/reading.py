@@ -24,7 +24,7 @@ from graphcal.files import file_errors
 from graphcal.tables.classes import Classes, class_numbers, declared
 from graphcal.tables.files import is_list, read_tables
 from graphcal.tables.labels import LabelFile, RowSplit, duplicates, row_ids, split_from_words, split_in, split_of_file
-from graphcal.tables.layouts import ROLES, Layout, find_layout
+from graphcal.tables.layouts import ROLES, TableLayout, find_layout
 from graphcal.tables.metadata import table_metadata
 from graphcal.tables.score_types import ScoreType, infer_score_type, score_type_name
 from graphcal.tables.sources import Source, source_of
@@ -43,7 +43,7 @@ class PredictionTable:
     classes: tuple[str, ...]
     split: RowSplit | None
     kind: ScoreType
-    layout: Layout
+    layout: TableLayout
     source: Source
     rows: pa.Table  # the other columns, one row per prediction
     tables: tuple[pa.Table, ...]  # the shards as read
@@ -221,7 +221,7 @@ def check_shards(tables: Sequence[pa.Table], files: Source, classes: bool) -> No
         raise ValueError(f"{files.shards[0]}: the table has no rows")
 
 
-def check_kind(layout: Layout, kind: str | None, where: str | Path) -> None:
+def check_kind(layout: TableLayout, kind: str | None, where: str | Path) -> None:
     """Refuse a --kind that contradicts the names of the columns."""
     if kind is None or layout.kind == score_type_name(kind) or layout.is_calibrated:
         return
@@ -231,7 +231,7 @@ def check_kind(layout: Layout, kind: str | None, where: str | Path) -> None:
     )
 
 
-def check_score_columns(tables: Sequence[pa.Table], layout: Layout, shards: Sequence[Path]) -> None:
+def check_score_columns(tables: Sequence[pa.Table], layout: TableLayout, shards: Sequence[Path]) -> None:
     """Refuse a shard that has scores of more classes than the first one."""
     first = set(tables[0].column_names)
     for shard, table in zip(shards, tables):
@@ -252,7 +252,9 @@ def check_given(given: Mapping[str, str], names: Collection[str], where: str | P
             )
 
 
-def check_predictions(rows: pa.Table, layout: Layout, scores: np.ndarray, order: Classes, where: str | Path) -> None:
+def check_predictions(
+    rows: pa.Table, layout: TableLayout, scores: np.ndarray, order: Classes, where: str | Path
+) -> None:
     """Refuse a column of predictions that is not the class of the highest score: the order of the classes is another one."""
     name = "calibrated_prediction" if layout.is_calibrated else layout.roles.get("prediction")
     if name is None or name not in rows.column_names or not layout.all_classes or layout.names is not None:

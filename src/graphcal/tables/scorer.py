@@ -27,7 +27,7 @@ from graphcal.metrics.inputs import first_largest
 from graphcal.metrics.references import RowCounts, sample_keys
 from graphcal.metrics.row_comparison import sample_values
 from graphcal.tables.classes import Classes, number_type
-from graphcal.tables.layouts import Layout, Wide, confidence_of, find_layout, is_calibrated_name
+from graphcal.tables.layouts import TableLayout, Wide, confidence_of, find_layout, is_calibrated_name
 from graphcal.tables.metadata import FittedTable
 from graphcal.tables.score_types import MANY, ScoreType, digits_of, infer_score_type, score_type_name
 
@@ -40,7 +40,7 @@ class Scorer:
     """A calibration and how to read the tables it is for."""
 
     calibration: Calibration
-    layout: Layout
+    layout: TableLayout
     kind: ScoreType
     classes: tuple[str, ...]
     keep_scores: bool = False
@@ -186,7 +186,7 @@ def readable(schema: pa.Schema, calibrated: bool) -> pa.Schema:
 
 
 def fewest_digits(
-    at_fit: int | None, sample: pa.RecordBatch | pa.Table, layout: Layout, where: str | Path
+    at_fit: int | None, sample: pa.RecordBatch | pa.Table, layout: TableLayout, where: str | Path
 ) -> int | None:
     """Return the digits that the fit's probabilities were rounded to, or those of the sample where they are fewer."""
     if layout.kind != "probs" or sample.num_rows < MANY:
@@ -196,7 +196,9 @@ def fewest_digits(
     return digits if digits and (at_fit is None or digits < at_fit) else at_fit  # 0: all are nearly 0 or 1
 
 
-def checked_classes(layout: Layout, names: tuple[str, ...], count: int | None, where: str | Path) -> tuple[str, ...]:
+def checked_classes(
+    layout: TableLayout, names: tuple[str, ...], count: int | None, where: str | Path
+) -> tuple[str, ...]:
     """Return the calibration's classes, which must be those of the columns."""
     if layout.names is not None and names and set(layout.names) != set(names):
         raise ValueError(

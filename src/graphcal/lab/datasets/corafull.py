@@ -25,10 +25,10 @@ from graphcal.lab.datasets.arrays import (
     check_csr,
     check_edge_index,
     check_ids,
-    read_arrays,
     require_arrays,
     undirected,
 )  # fmt: skip
+from graphcal.tables.array_files import read_arrays
 
 NODES, WORDS = 19793, 8710
 STRUCTURE = "corafull_structure.npz"
