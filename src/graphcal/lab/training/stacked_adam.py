@@ -10,7 +10,7 @@ parameters whose replicas all end on a register's boundary are given to it; so n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -41,13 +41,10 @@ class StackedAdam:
         unaligned = [g for g in groups if g["params"][0][0].numel() % REGISTER != 0]
         self._optimizers = [_adam(_merged(some), fused=some is aligned) for some in (aligned, unaligned) if some]
 
-    def step(self, loss: Tensor, reduce: Callable[[Sequence[nn.Parameter]], None] | None = None) -> None:
-        """One step; ``reduce`` may change the gradients first (the sum over processes)."""
+    def step(self, loss: Tensor) -> None:
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        if reduce is not None:
-            reduce([p for optimizer in self._optimizers for group in optimizer.param_groups for p in group["params"]])
         with torch.no_grad():
             for p, decay in self._differing:
                 if p.grad is not None:

@@ -23,10 +23,8 @@ from graphcal.lab.engine.features import FirstProductCache
 from graphcal.lab.engine.receptive import GraphInput, ReceptiveField, full_graph, receptive_fields
 from graphcal.lab.models import Backbone, ModelConfig, TrainedGNN, backbone_of
 from graphcal.lab.models.replicas import graph_input
-from graphcal.lab.training.loaders import Sampling
 from graphcal.lab.training.loop import EarlyStopping, History, fit
 from graphcal.lab.training.losses import Targets
-from graphcal.lab.training.minibatches import Batches, Loaders, batches_of, fit_batches
 from graphcal.lab.training.settings import Replica, Training, default_training
 from graphcal.lab.training.threads import Chunk, run_in_threads, split_into_chunks
 
@@ -59,11 +57,8 @@ def train(
     training: Training | None = None,
     seeds: int | Iterable[int] = 10,
     progress: Progress | None = None,
-    loader: Sampling | Loaders | None = None,
 ) -> list[Run]:
     """One `Run` for every seed, all trained together; ``seeds=3`` is ``range(3)``. Without ``training``: CaGCN's settings.
-
-    ``loader`` trains on mini-batches, seed by seed: `Sampling`, or your own loaders (of training nodes, of validation nodes).
 
     >>> import graphcal as gc
     >>> runs = gc.lab.train(gc.lab.synthetic(500, seed=0), "gcn", gc.lab.Training(epochs=5), seeds=2)
@@ -71,7 +66,7 @@ def train(
     ([0, 1], Outputs(500 nodes, 5 classes, final layer known))
     """
     numbers = range(seeds) if isinstance(seeds, int) else seeds
-    return train_replicas(data, backbone, training, [Replica(seed) for seed in numbers], progress, loader)
+    return train_replicas(data, backbone, training, [Replica(seed) for seed in numbers], progress)
 
 
 def train_replicas(
@@ -80,9 +75,8 @@ def train_replicas(
     training: Training | None,
     replicas: Sequence[Replica],
     progress: Progress | None = None,
-    loader: Sampling | Loaders | None = None,
 ) -> list[Run]:
-    """One `Run` for every replica: seeds, decays and splits in one training; with ``loader``, on mini-batches."""
+    """One `Run` for every replica: seeds, decays and splits in one training."""
     backbone = backbone_of(backbone)
     training = training or default_training(backbone)
     if not replicas:
@@ -103,12 +97,6 @@ def train_replicas(
     # a model of one feature reaches as far
     depth = backbone.build(replace(config, in_channels=1), [torch.Generator()]).depth
     whole = full_graph(graph, depth)
-    if loader is not None:
-        found = []
-        for replica, pair in zip(replicas, masks):
-            batches = batches_of(loader, backbone, graph, depth, data.y, pair, replica.seed)
-            found += _train_on_batches(backbone, config, training, replica, batches, data, whole, progress)
-        return found
     cut: dict[tuple[bytes, bytes], Fields] = {}
     lock = Lock()
 
@@ -125,26 +113,6 @@ def train_replicas(
     done = run_in_threads(train_chunk, chunks, training.epochs, progress)
     by_member = {i: run for chunk, runs in zip(chunks, done) for i, run in zip(chunk.members, runs)}
     return [by_member[i] for i in range(len(replicas))]
-
-
-def _train_on_batches(
-    backbone: Backbone,
-    config: ModelConfig,
-    training: Training,
-    replica: Replica,
-    batches: Batches,
-    data: Data,
-    whole: ReceptiveField,
-    progress: Progress | None,
-) -> list[Run]:
-    model = backbone.build(config, [torch.Generator().manual_seed(replica.seed)]).to(data.edge_index.device)
-
-    def report(epoch: int, running: int) -> None:
-        if progress is not None:
-            progress(epoch, training.epochs, running)
-
-    stopping = fit_batches(model, training, replica, batches, report)
-    return _runs(backbone, config, [replica], stopping, data, whole)
 
 
 def _num_classes(data: Data) -> int:
