@@ -1,6 +1,6 @@
 """The files of a finished (or half-finished) preset.
 
-NAME.md NAME.html NAME.tex    the table for people
+NAME.md NAME.tex              the table for people
 NAME.csv NAME-runs.csv        one line per method, one line per run
 NAME-bins.csv                 of a figure of reliability: one line per bin, means over runs
 NAME-seconds.csv              of a figure of running time, and of a table that is published: one line per method
@@ -18,9 +18,10 @@ from typing import Any
 
 from graphcal.files import write_atomically
 from graphcal.lab.bench.contents import PARTS, axis_cells, axis_title, seconds_blocks, table_blocks
-from graphcal.lab.bench.document import Drawing, html, markdown
+from graphcal.lab.bench.document import Drawing, markdown
 from graphcal.lab.bench.figures import figure_of, reliability_of
 from graphcal.lab.bench.tabulation import Table
+from graphcal.metrics.names import metric_of
 from graphcal.plots.figure import svg
 
 FIRST = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "nll", "brier", "signed_gap")
@@ -31,13 +32,11 @@ EXPORTED = (*FIRST, *ADDED)
 def write_files(table: Table, folder: Path) -> list[Path]:
     """Write every form of the table into the folder; gives the paths."""
     name, blocks, drawing = table.preset.name, table_blocks(table), drawing_of(table)
-    shown = [*blocks[:2], *drawing, *blocks[2:]]  # below title and source
     texts = {
-        f"{name}.md": markdown(blocks),
+        f"{name}.md": markdown([*blocks[:2], *drawing, *blocks[2:]]),  # below title and source
         f"{name}.csv": csv_of_methods(table),
         f"{name}-runs.csv": csv_of_runs(table),
         f"{name}.tex": latex(table),
-        f"{name}.html": html(table.preset.title, shown),
         f"{name}-seconds.md": markdown(seconds_blocks(table)),
         **data_of_figure(table),
         **{figure.file: figure.svg for figure in drawing},
@@ -150,15 +149,20 @@ def csv_of_seconds(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """The grid with booktabs; bold as in the Markdown."""
-    head = [
-        *(_escaped(axis_title(axis)) for axis in table.axes),
-        *(_escaped(table.preset.title_of(m)) for m in table.methods),
+    """A floating table with caption and label, in booktabs; bold as in the Markdown."""
+    preset = table.preset
+    head = [*(axis_title(axis) for axis in table.axes), *(preset.title_of(m) for m in table.methods)]
+    metric, legend = metric_of(preset.metric).heading, "Bold: the best of its row by a paired test."
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{_escaped(f'{preset.title}. {metric}, mean ± standard deviation over runs. {legend}')}}}",
+        rf"\label{{tab:{preset.name}}}",
+        rf"\begin{{tabular}}{{{'l' * len(table.axes)}{'r' * len(table.methods)}}}",
+        r"\toprule",
+        " & ".join(map(_escaped, head)) + r" \\",
+        r"\midrule",
     ]
-    about = " ".join(f"{table.preset.title}. Source: {table.preset.source}.".split())
-    lines = [f"% {about}",
-             rf"\begin{{tabular}}{{{'l' * len(table.axes)}{'r' * len(table.methods)}}}", r"\toprule",
-             " & ".join(head) + r" \\", r"\midrule"]  # fmt: skip
     for row in table.rows:
         cells = [_escaped(text) for text in axis_cells(table, row)]
         for method in table.methods:
@@ -166,15 +170,15 @@ def latex(table: Table) -> str:
             if entry is None or not entry.records:
                 cells.append("--" if entry is not None else "")
                 continue
-            text = entry.plus_minus(table.preset.metric).replace(" ± ", r"{\scriptsize $\pm$") + "}"
+            text = entry.plus_minus(preset.metric).replace(" ± ", r"{\scriptsize $\pm$") + "}"
             cells.append(rf"\textbf{{{text}}}" if entry.best else text)
         lines.append(" & ".join(cells) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]) + "\n"
 
 
 LATEX = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    **{mark: rf"\{mark}" for mark in "_%&#${}"},
+    "±": r"$\pm$", **{mark: rf"\{mark}" for mark in "_%&#${}"},
 }  # fmt: skip
 
 
