@@ -10,7 +10,7 @@ import pytest
 from small_preset import small
 from small_session import small_session
 
-from graphcal.lab.bench.exports import computing_seconds, csv_of_methods, csv_of_runs, latex, write_files
+from graphcal.lab.bench.files import computing_seconds, csv_of_methods, csv_of_runs, latex, write_files
 from graphcal.lab.bench.publication import publish
 from graphcal.lab.bench.session import Session
 

@@ -13,7 +13,7 @@ import pytest
 from small_preset import small
 
 from graphcal.lab.bench.engines import Serial
-from graphcal.lab.bench.exports import write_files
+from graphcal.lab.bench.files import write_files
 from graphcal.lab.bench.session import Session, status
 
 KILLED = """

@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 from graphcal.lab.paper import claims as module
+from graphcal.lab.paper.answer import difference, grid_by_graph
 from graphcal.lab.paper.claims import (
     HOLDS,
     KINDS,
@@ -29,7 +30,6 @@ from graphcal.lab.paper.claims import (
     printed_means,
     read_claims,
 )
-from graphcal.lab.paper.graph_by_graph import difference, grid_by_graph
 from graphcal.lab.paper.run_files import RunFiles
 
 RESULTS = Path(__file__).parents[3] / "results"

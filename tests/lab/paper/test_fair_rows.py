@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphcal.lab.bench.presets import read_preset
-from graphcal.lab.paper.fair_rows import grid_of_fair_rows, is_complete, places
+from graphcal.lab.paper.answer import grid_of_fair_rows, is_complete, places
 from graphcal.lab.paper.run_files import RunFiles
 from markdown_tables import tables
 

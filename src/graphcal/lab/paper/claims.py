@@ -24,17 +24,16 @@ from typing import Any
 
 import numpy as np
 import typer
-from scipy import stats
 
 from graphcal.files import read_toml
 from graphcal.lab.bench.document import Block, Grid, Heading, cells, markdown, paragraph
+from graphcal.lab.bench.equivalence import bias
 from graphcal.lab.paper.run_files import RunFiles, write_or_check
 from graphcal.metrics.names import metric_of
 
 HOLDS, PART, NOT, OPEN, UNTESTED = "holds", "holds in part", "does not hold", "not decided", "cannot be tested"
 VERDICTS = (HOLDS, PART, NOT, OPEN, UNTESTED)
 KINDS = ("always", "average", "exact", "untested")
-LEVEL = 0.05
 
 Gaps = list[tuple[str, float]]  # (graph, difference), positive: speaks for the claim
 
@@ -76,12 +75,9 @@ def always(gaps: Sequence[float]) -> Verdict:
 
 def average(by_graph: Sequence[float]) -> Verdict:
     """Judge a claim about a mean: Student's interval over graphs."""
-    d = np.asarray(by_graph, dtype=float)
-    mean, half = float(d.mean()), np.inf
-    if len(d) > 1:
-        half = float(stats.t.isf(LEVEL / 2, len(d) - 1) * d.std(ddof=1) / np.sqrt(len(d)))
-    word = HOLDS if mean - half > 0 else NOT if mean + half < 0 else OPEN
-    return Verdict(word, f"{mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}], {len(d)} graphs")
+    d = bias(by_graph)
+    word = HOLDS if d.low > 0 else NOT if d.high < 0 else OPEN
+    return Verdict(word, f"{d.mean:+.2f} [{d.low:+.2f}, {d.high:+.2f}], {d.entries} graphs")
 
 
 def exact(parts: Sequence[bool]) -> Verdict:

@@ -14,7 +14,7 @@ import typer
 
 from graphcal.files import write_atomically
 from graphcal.graphs import structure
-from graphcal.lab.bench.exports import csv_text
+from graphcal.lab.bench.files import csv_text
 from graphcal.lab.datasets import load
 from graphcal.lab.training import published, train
 from graphcal.metrics.scores import score
