@@ -4,8 +4,8 @@
 
 write      a synthetic graph (graphcal.lab.synthetic) as nodes.parquet and edges.parquet: the input, not counted
 read       graphcal.lab.read
-train      GraphSAGE on sampled mini-batches (fan-outs 10 and 10, 1,024 seeds), early stopping on the validation nodes
-observe    the whole graph, layer by layer, as graphcal's own model and as the same model written with PyG
+train      PyG's GraphSAGE on sampled mini-batches (fan-outs 10 and 10, 1,024 seeds)
+observe    the whole graph, layer by layer
 fit, apply, measure    each calibrator: fitted on the validation nodes, applied to all nodes, measured on the test nodes
 
 Peak memory is the process's own, set back before every stage where the system allows it (Linux), else the largest so far.
@@ -31,8 +31,7 @@ from torch_geometric.nn.models import GraphSAGE
 
 import graphcal as gc
 from graphcal.engine.graph_parts import feature_matrix
-from graphcal.lab.models import TrainedGNN
-from graphcal.lab.training import Sampling
+from graphcal.lab.training import NeighborSampler
 from graphcal.metrics import score
 
 VALIDATION = 20_000  # nodes at most
@@ -88,20 +87,17 @@ def write_files(folder: Path, nodes: int, edges: int, labels_per_class: int) -> 
     pq.write_table(pa.table({"source": source[once], "target": target[once]}), folder / "edges.parquet")
 
 
-def as_pyg(model: TrainedGNN, data: Data) -> nn.Module:
-    """The trained GraphSAGE, written with PyG."""
-    ours = model.replicas
-    made = GraphSAGE(data.num_features, ours.config.hidden_channels, 2, ours.config.num_classes)
-    with torch.no_grad():
-        near, root, head = ours.neighbours[0], ours.roots[0], ours.head
-        made.convs[0].lin_l.weight.copy_(near.weight[0].T)
-        made.convs[0].lin_l.bias.copy_(near.bias[0, 0])
-        made.convs[0].lin_r.weight.copy_(root.weight[0].T)
-        first, second = head.weight[0].chunk(2)
-        made.convs[1].lin_l.weight.copy_(first.T)
-        made.convs[1].lin_l.bias.copy_(head.bias[0, 0])
-        made.convs[1].lin_r.weight.copy_(second.T)
-    return made
+def train_on_batches(data: Data, epochs: int) -> nn.Module:
+    model = GraphSAGE(data.num_features, 64, 2, int(data.num_classes), dropout=0.5)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    loader = NeighborSampler(data, (10, 10), 1024, data.train_mask, shuffle=True)
+    for _ in range(epochs):
+        for batch in loader:
+            optimizer.zero_grad()
+            logits = model(batch.x, batch.edge_index)[: batch.batch_size]
+            nn.functional.cross_entropy(logits, batch.y[: batch.batch_size]).backward()
+            optimizer.step()
+    return model.eval()
 
 
 def main() -> None:
@@ -119,17 +115,11 @@ def main() -> None:
             write_files(Path(folder), given.nodes, given.edges, given.labels_per_class)
         with stages.stage("read"):
             data = gc.lab.read(folder)
-    training = gc.lab.Training(epochs=given.epochs, patience=3, weight_decay=0.0)
+    torch.manual_seed(0)
     with stages.stage("train on mini-batches"):
-        (run,) = gc.lab.train(data, "sage", training, seeds=1, loader=Sampling((10, 10), batch_size=1024))
-    model, history = run.model, run.history
-    del run
-    with stages.stage("observe, graphcal's model"):
+        model = train_on_batches(data, given.epochs)
+    with stages.stage("observe"):
         out = gc.observe(model, data, layerwise=True)
-    with stages.stage("observe, the same in PyG"):
-        other = gc.observe(as_pyg(model, data), data, layerwise=True)
-    gap = float((other.logits - out.logits).abs().max())
-    del other
     rows = []
     for name in ["none", *given.calibrators.split(",")]:
         with stages.stage(f"{name}: fit, apply, measure"):
@@ -138,12 +128,10 @@ def main() -> None:
             rows.append((name, score(log_probs[data.test_mask], data.y[data.test_mask])))
     print(f"| **all** | **{stages.seconds:.0f}** | **{stages.cpu:.0f}** | **{stages.peak:.2f}** |")
     nodes, edges = int(data.num_nodes), data.edge_index.shape[1] // 2
-    print(
-        f"\n{nodes:,} nodes, {edges:,} edges, {history.epochs} epochs; the PyG model's logits differ by {gap:.1e} at most.\n"
-    )
+    print(f"\n{nodes:,} nodes, {edges:,} edges, {given.epochs} epochs.\n")
     print("| method | accuracy | ECE | NLL |\n|---|---|---|---|")
-    for name, found in rows:
-        print(f"| {name} | {100 * found.accuracy:.2f} | {100 * found.ece:.2f} | {found.nll:.4f} |")
+    for name, scores in rows:
+        print(f"| {name} | {100 * scores.accuracy:.2f} | {100 * scores.ece:.2f} | {scores.nll:.4f} |")
 
 
 if __name__ == "__main__":

@@ -69,9 +69,9 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Path]]:
     """A web server of one folder, without encryption, which downloads then allow."""
-    from graphcal.lab.datasets import downloads
+    from graphcal.lab.datasets import fetch
 
-    monkeypatch.setattr(downloads, "SCHEMES", ("http", "https"))
+    monkeypatch.setattr(fetch, "SCHEMES", ("http", "https"))
     folder = tmp_path / "web"
     folder.mkdir()
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))

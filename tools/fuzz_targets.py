@@ -276,7 +276,7 @@ def planetoid(folder: Path, rng: random.Random) -> None:
 
 
 def read_planetoid(folder: Path) -> Any:
-    from graphcal.lab.datasets.planetoid import read_planetoid
+    from graphcal.lab.datasets.raw import read_planetoid
 
     parts = json.loads((folder / "parts.json").read_text())
     return read_planetoid(lambda name: parts[name].encode("utf-8" if name == "test.index" else "latin1", "replace"))

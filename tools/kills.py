@@ -39,7 +39,7 @@ SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 def bench_work(folder: Path) -> None:
     from graphcal.lab.bench.engines import Serial
-    from graphcal.lab.bench.exports import write_files
+    from graphcal.lab.bench.files import write_files
     from graphcal.lab.bench.session import Session
 
     session = Session.of(str(folder.parent / "kills-preset.toml"), folder)

@@ -6,7 +6,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn.models import GraphSAGE
 
 import graphcal as gc
-from graphcal.lab.training import NeighborSampler, Sampling
+from graphcal.lab.training import NeighborSampler
 from graphcal.serving.sampled_batches import is_sampled, rows_of
 
 
@@ -16,13 +16,13 @@ def nll(log_probs, y):
 
 @pytest.fixture(scope="module")
 def trained():
-    """A GraphSAGE, trained on batches, on a graph with a hundred nodes without edges."""
+    """A GraphSAGE on a graph with a hundred nodes without edges."""
     data = gc.lab.synthetic(6000, degree=14, homophily=0.7, feature_signal=0.25, seed=2)
     alone = data.test_mask.nonzero().flatten()[:100]
     kept = ~torch.isin(data.edge_index, alone).any(0)
     data.edge_index = data.edge_index[:, kept]
-    training = gc.lab.Training(epochs=20, hidden_channels=32, weight_decay=0.0)
-    (run,) = gc.lab.train(data, "sage", training, seeds=1, loader=Sampling((10, 10), batch_size=32))
+    training = gc.lab.Training(epochs=80, hidden_channels=32, weight_decay=0.0)
+    (run,) = gc.lab.train(data, "sage", training, seeds=1)
     return data, run, alone
 
 

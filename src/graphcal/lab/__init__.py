@@ -13,14 +13,13 @@ if TYPE_CHECKING:
     from graphcal.lab.explanation import explain
     from graphcal.lab.models import BACKBONES
     from graphcal.lab.pipeline import run
-    from graphcal.lab.training import NeighborSampler, Run, Sampling, Training, cross_fit, param_groups, train
+    from graphcal.lab.training import NeighborSampler, Run, Training, cross_fit, param_groups, train
     from graphcal.lab.tuning import tune_decay
 
 _WHERE = {
     "BACKBONES": "models",
     "NeighborSampler": "training",
     "Run": "training",
-    "Sampling": "training",
     "Training": "training",
     "cross_fit": "training",
     "explain": "explanation",
@@ -38,7 +37,6 @@ __all__ = [
     "BACKBONES",
     "NeighborSampler",
     "Run",
-    "Sampling",
     "Training",
     "cross_fit",
     "explain",

@@ -14,10 +14,9 @@ from small_session import small_session
 from typer.testing import CliRunner
 
 from graphcal.cli import app
-from graphcal.lab.bench.archive import read_archive, sha256, write_archive
-from graphcal.lab.bench.audit import audit
+from graphcal.lab.bench.archive import audit, read_archive, sha256, write_archive
 from graphcal.lab.bench.comparisons import best_of
-from graphcal.lab.bench.exports import csv_of_runs
+from graphcal.lab.bench.files import csv_of_runs
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ import pytest
 from small_preset import small
 from small_session import small_session
 
-from graphcal.lab.bench.costs import clock
-from graphcal.lab.bench.session import Session
+from graphcal.lab.bench.session import Session, clock
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""One document, two forms."""
+"""Blocks as Markdown."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from graphcal.lab.bench.document import (
     Notes,
     Paragraph,
     Text,
-    html,
     markdown,
-    paragraph,
 )
 
 NOTES = Footnotes()
@@ -44,20 +42,3 @@ def test_markdown() -> None:
         "    graphcal bench <x>\n\n"
         "1. first\n2. second\n"
     )
-
-
-def test_html_is_text_where_we_have_no_tag() -> None:
-    page = html("A < B", BLOCKS)
-    assert "<title>A &lt; B</title>" in page
-    assert "<h1>A &lt; B</h1>" in page
-    assert "<p>Text <i>it</i> <b>b</b> <code>c</code>.</p>" in page
-    assert "<td>&lt;i&gt;x&lt;/i&gt;</td>" in page
-    assert "<td class=number><b>1</b><sup>1,2</sup><br><sub>floor 2<br>paper &lt; 3</sub></td>" in page
-    assert "<figure><svg>drawn</svg></figure>" in page
-    assert "<pre>graphcal bench &lt;x&gt;</pre>" in page
-    assert "<ol><li>first</li><li>second</li></ol>" in page
-
-
-def test_html_loads_nothing() -> None:
-    page = html("T", [paragraph("words")])
-    assert not any(word in page for word in ("http:", "https:", "src=", "@import", "<script"))

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from graphcal.lab.bench.contents import summary_blocks
 from graphcal.lab.bench.document import Grid, Heading, markdown
-from graphcal.lab.bench.graph_summary import summary_blocks
 from graphcal.lab.bench.presets import build_preset
 from graphcal.lab.bench.records import Record
 from graphcal.lab.bench.tabulation import Entry, Row, Table

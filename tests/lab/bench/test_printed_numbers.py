@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphcal.lab.bench.presets import build_preset
-from graphcal.lab.bench.printed_numbers import look_up
+from graphcal.lab.bench.presets import build_preset, look_up
 from graphcal.lab.bench.tabulation import printed
 
 NUMBERS = """

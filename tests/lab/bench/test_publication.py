@@ -12,8 +12,7 @@ import pytest
 from small_preset import small
 from small_session import FOLDERS
 
-from graphcal.lab.bench.archive import sha256, write_archive
-from graphcal.lab.bench.audit import audit
+from graphcal.lab.bench.archive import audit, sha256, write_archive
 from graphcal.lab.bench.engines import Serial
 from graphcal.lab.bench.presets import Preset
 from graphcal.lab.bench.publication import publish, publish_archive

@@ -2,7 +2,7 @@
 
 import pytest
 
-from graphcal.lab.bench.ranks import rank_methods
+from graphcal.lab.bench.comparisons import rank_methods
 
 
 def test_ranks_by_hand():

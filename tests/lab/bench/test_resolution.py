@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from small_preset import small
 
-from graphcal.lab.bench.expansion import expand
-from graphcal.lab.bench.resolution import SlotSettings, resolve, run_id
+from graphcal.lab.bench.expansion import SlotSettings, expand, resolve, run_id
 
 ROW = {"dataset": "citeseer", "backbone": "gcn"}
 

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from conftest import random_graph
 from graphcal.core import Outputs
-from graphcal.lab.bench import models, runner
+from graphcal.lab.bench import runner
 from graphcal.lab.bench.engines import Serial
 from graphcal.lab.bench.runner import with_fitting_nodes
 from graphcal.lab.bench.session import Session, status
@@ -49,13 +49,13 @@ def test_a_record_holds_what_a_table_needs(tmp_path: Path) -> None:
 
 def test_methods_share_trainings_and_nothing_is_done_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    train = models.train_replicas
+    train = runner.train_replicas
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         calls.append(len(args[3]))
         return train(*args, **kwargs)
 
-    monkeypatch.setattr(models, "train_replicas", counted)
+    monkeypatch.setattr(runner, "train_replicas", counted)
     session = ran(tmp_path)
     assert (
         calls == [2] * 4
@@ -92,14 +92,14 @@ def test_calibrators_and_training_see_no_test_label(tmp_path: Path, monkeypatch:
             seen.append(out.graph)
             return super().fit(out, on, stop)
 
-    train = models.train_replicas
+    train = runner.train_replicas
 
     def watched(data: Data, *args: Any, **kwargs: Any) -> Any:
         seen.append(data)
         return train(data, *args, **kwargs)
 
     monkeypatch.setattr(runner, "CALIBRATORS", {**CALIBRATORS, "ts": Peeking})
-    monkeypatch.setattr(models, "train_replicas", watched)
+    monkeypatch.setattr(runner, "train_replicas", watched)
     assert ran(tmp_path, methods=["ts"], runs=1).finished() == 1
     assert len(seen) == 2
     for graph in seen:
@@ -132,7 +132,7 @@ def test_a_training_that_fails_is_tried_once_for_all_its_cells(tmp_path: Path, m
         calls.append(1)
         raise MemoryError("too large")
 
-    monkeypatch.setattr(models, "train_replicas", broken)
+    monkeypatch.setattr(runner, "train_replicas", broken)
     session = ran(tmp_path, methods=["uncal", "ts"], runs=2)
     assert len(calls) == 1
     assert len(session.failed()) == 4
@@ -162,8 +162,8 @@ def test_runs_over_splits_are_measured_on_their_own_split(tmp_path: Path, shared
 def test_a_cached_model_is_the_trained_one(tmp_path: Path) -> None:
     session = ran(tmp_path, methods=["uncal"], runs=1)
     group = next(iter(session.cells.values())).group
-    graphs = models.Graphs()
-    out = models.models_of(group, session.store, graphs).outputs[0, 0](graphs.of(group, 0))
+    graphs = runner.Graphs()
+    out = runner.models_of(group, session.store, graphs).outputs[0, 0](graphs.of(group, 0))
     assert out.final is not None
     assert out.final_representation is not None
     assert out.model is not None

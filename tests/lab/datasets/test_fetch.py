@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from graphcal.lab.datasets import downloads
 from graphcal.lab.datasets import fetch as fetching
 
 
@@ -28,7 +27,7 @@ def test_a_failed_download_leaves_nothing(server: tuple[str, Path], tmp_path: Pa
 
 
 def test_a_short_download_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(downloads, "SCHEMES", ("http",))
+    monkeypatch.setattr(fetching, "SCHEMES", ("http",))
 
     class Short(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

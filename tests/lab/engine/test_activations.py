@@ -4,7 +4,7 @@ import pytest
 import torch
 from gradients import same_value_and_gradients
 
-from graphcal.lab.engine.activations import elu, tanh
+from graphcal.lab.engine.layers import elu, tanh
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.2])

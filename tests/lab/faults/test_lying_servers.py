@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from planetoid_small import planetoid_files
 
-from graphcal.lab.datasets import catalog, downloads
-from graphcal.lab.datasets.downloads import download
+from graphcal.lab.datasets import catalog, fetch
+from graphcal.lab.datasets.fetch import download
 
 Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
 
@@ -20,7 +20,7 @@ Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
 @pytest.fixture
 def lying(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer], str]]:
     """Start a server that answers every request so; gives its address."""
-    monkeypatch.setattr(downloads, "SCHEMES", ("http",))
+    monkeypatch.setattr(fetch, "SCHEMES", ("http",))
     running: list[http.server.ThreadingHTTPServer] = []
 
     def start(answer: Answer) -> str:
@@ -88,8 +88,8 @@ def trickle(request: http.server.BaseHTTPRequestHandler) -> None:
 def test_nothing_is_kept(
     lying: Callable[[Answer], str], answer: Answer, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(downloads, "DOWNLOAD", 1000 if said.startswith("more") else 10**6)
-    monkeypatch.setattr(downloads, "DOWNLOAD_SECONDS", 1.0)
+    monkeypatch.setattr(fetch, "DOWNLOAD", 1000 if said.startswith("more") else 10**6)
+    monkeypatch.setattr(fetch, "DOWNLOAD_SECONDS", 1.0)
     with pytest.raises(ConnectionError, match=said) as refused:
         download(f"{lying(answer)}/x.npz", tmp_path / "x.npz")
     assert "x.npz" in str(refused.value)
@@ -101,11 +101,11 @@ def test_only_https_also_after_a_redirect(
 ) -> None:
     url = lying(say(b"data"))
     with monkeypatch.context() as strict:
-        strict.setattr(downloads, "SCHEMES", ("https",))
+        strict.setattr(fetch, "SCHEMES", ("https",))
         with pytest.raises(ConnectionError, match="is not https"):
             download(f"{url}/x.npz", tmp_path / "x.npz")
         with pytest.raises(Exception, match="is not https"):
-            downloads._SafeRedirects().redirect_request(None, None, 302, "", {}, f"{url}/x.npz")
+            fetch._SafeRedirects().redirect_request(None, None, 302, "", {}, f"{url}/x.npz")
     download(f"{lying(redirect(f'{url}/x.npz'))}/y.npz", tmp_path / "x.npz")
     assert (tmp_path / "x.npz").read_bytes() == b"data"
 

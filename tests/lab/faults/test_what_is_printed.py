@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import graphcal
 from graphcal.cli import app, main
-from graphcal.lab.bench.exports import _escaped
+from graphcal.lab.bench.files import _escaped
 from graphcal.pages import with_policy
 from graphcal.results import Results
 

@@ -9,7 +9,7 @@ import pytest
 from markdown_tables import tables
 
 from graphcal.lab.bench.presets import read_preset
-from graphcal.lab.paper.fair_rows import grid_of_fair_rows, is_complete, places
+from graphcal.lab.paper.answer import grid_of_fair_rows, is_complete, places
 from graphcal.lab.paper.run_files import RunFiles
 
 RESULTS = Path(__file__).parents[3] / "results"

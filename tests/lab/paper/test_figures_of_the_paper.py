@@ -12,7 +12,7 @@ import pytest
 from graphcal.lab.bench.figures import figure_of
 from graphcal.lab.bench.files import read_table
 from graphcal.lab.bench.presets import preset_titles, read_preset
-from graphcal.lab.paper.schematics import CENTROIDS, NODES, confidence, draw_method, draw_node_level, pulled
+from graphcal.lab.paper.figures import CENTROIDS, NODES, confidence, draw_method, draw_node_level, pulled
 
 ROOT = Path(__file__).parents[3]
 FIGURES = [name for name in preset_titles() if name.startswith("fig-")]

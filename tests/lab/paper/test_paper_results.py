@@ -10,8 +10,7 @@ import pytest
 
 import graphcal.lab.paper
 from graphcal.lab.bench.contents import agreement_words
-from graphcal.lab.bench.exports import ADDED, EXPORTED, FIRST
-from graphcal.lab.bench.files import read_table
+from graphcal.lab.bench.files import ADDED, EXPORTED, FIRST, read_table
 from graphcal.lab.bench.presets import preset_titles, read_preset
 from graphcal.lab.bench.tabulation import printed
 from graphcal.metrics.names import metric_of

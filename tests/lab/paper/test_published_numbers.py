@@ -1,9 +1,7 @@
-"""Every number of the paper is written once, presets point at it, and nothing that stood in a table of 0.1 has changed."""
+"""Every number of the paper is written once, and presets point at it."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,22 +10,11 @@ import pytest
 
 import graphcal.lab.paper
 from graphcal.files import read_toml
-from graphcal.lab.bench.expansion import blanks, expand
-from graphcal.lab.bench.presets import preset_titles, read_preset
+from graphcal.lab.bench.presets import read_preset
 from graphcal.lab.bench.tabulation import printed
 
 PAPER = Path(graphcal.lab.paper.__file__).parent
 NUMBERS = read_toml(PAPER / "published.toml")
-NEW = {
-    "cagcn-noisy",
-    "scar-own-code",
-    "scar-text",
-    "scar-fit",
-    "graph-scar-no-pull",
-    "graph-scaling",
-    "graph-scaling-no-pull",
-}  # columns that 0.1's tables lacked
-OF_0_1 = json.loads(Path(__file__).with_name("printed_0_1.json").read_text(encoding="utf-8"))
 
 
 def pairs(value: Any) -> Iterator[tuple[float, float]]:
@@ -57,26 +44,6 @@ def test_no_preset_holds_a_published_number(path: Path) -> None:
     assert all("values" not in entry and "table" in entry for entry in text.get("published", ()))
     assert not list(pairs(text.get("published", ())))
     assert "remark" not in text
-
-
-@pytest.mark.parametrize("name", OF_0_1)
-def test_what_stands_beside_our_entries_is_what_0_1_had(name: str) -> None:
-    """The hash is that of every place of the table with its published value and remarks, as the files of 0.1 had them."""
-    preset = read_preset(name)
-    slots = list(expand(preset, runs=1))
-    rows = [slot.row for slot in slots]
-    lines = []
-    for place in [*slots, *(blank for blank in blanks(preset) if blank.row in rows)]:
-        value, remarks = printed(preset, place.row, place.method)
-        if (value or remarks) and not (name.startswith("table-") and place.method in NEW):
-            method = "scar" if place.method == "graph-scar" else place.method  # as 0.1 called it
-            lines.append(json.dumps([place.row, method, value, remarks], sort_keys=True, ensure_ascii=False))
-    digest = hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
-    assert {"printed": len(lines), "sha256": digest} == OF_0_1[name]
-
-
-def test_every_preset_of_0_1_that_was_kept_is_here() -> None:
-    assert preset_titles().keys() >= {*OF_0_1, "fair", "fair-backbones"}
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 from matplotlib.figure import Figure
 
-from graphcal.lab.bench.ranks import rank_methods
-from graphcal.lab.plots.ranks import draw_ranks
+from graphcal.lab.bench.comparisons import rank_methods
+from graphcal.lab.plots.curves import draw_ranks
 
 
 def test_the_rank_diagram_names_every_method():

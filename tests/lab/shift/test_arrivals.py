@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import graphcal as gc
-from graphcal.lab.shift.arrivals import arrivals
+from graphcal.lab.shift.new_nodes import arrivals
 
 
 def coming(seed=0, **settings):

@@ -7,7 +7,7 @@ import torch
 
 from conftest import random_graph
 from graphcal.lab.shift import with_mixed_features, with_rewired_edges, without_class
-from graphcal.lab.shift.changes import later
+from graphcal.lab.shift.experiments import later
 
 
 def seeded() -> torch.Generator:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.nn.models import GCN as PyGGCN
 
-from graphcal.lab.training import History, Sampling, Training, train
+from graphcal.lab.training import History, Training, train
 from graphcal.lab.training.loop import EarlyStopping
 from graphcal.methods.temperature import fit_scale
 
@@ -90,8 +90,6 @@ def test_refinement_is_what_a_temperature_would_leave(graph):
     assert refined == pytest.approx(min(run.history.val_loss), abs=1e-4)
     by_loss = train(graph, training=replace(training, monitor="loss"), seeds=[2])[0]
     assert run.history.best_epoch != by_loss.history.best_epoch  # the two rules differ here, or this test says nothing
-    with pytest.raises(ValueError, match="all validation nodes at once"):
-        train(graph, training=training, seeds=[0], loader=Sampling((2, 2), batch_size=50))
 
 
 def followed(monitor, patience, losses, accuracies):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphcal.lab.training import Training, train
-from graphcal.lab.training.threads import LARGEST, split_into_chunks
+from graphcal.lab.training.trainer import LARGEST, split_into_chunks
 
 QUICK = Training(hidden_channels=8, epochs=30, patience=None)
 

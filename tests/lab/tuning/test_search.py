@@ -14,8 +14,7 @@ from conftest import random_graph
 from graphcal import metrics
 from graphcal.lab.training import Training, train
 from graphcal.lab.tuning import search, sweep_decay, tune_decay
-from graphcal.lab.tuning.candidates import DecayCandidate
-from graphcal.lab.tuning.search import _bisect
+from graphcal.lab.tuning.search import DecayCandidate, _bisect
 from graphcal.metrics import score
 
 PLAIN = replace(score(torch.tensor([[0.8, 0.2]]).log(), torch.tensor([0])), accuracy=0.8)

@@ -1,14 +1,257 @@
-"""What a table says: the grid of the paper or a list of methods for each row, mean ranks, notes; and the seconds, apart."""
+"""Contents of a table's page: the grid of the paper or a list of methods for each row, summary over graphs, ranks, seconds.
+
+A preset may ask for a summary over all its graphs:
+
+    [summary]
+    metrics = ["nll", "ece"]            # the columns of the means
+    tested = ["nll", "ece"]             # compared by the exact sign-change test over graphs, Holm over the rivals
+    by = "labels"                       # an axis: one pair of tables for each of its values, and one for all
+    part = "untouched"                  # graphs that are also compared by themselves: their name ...
+    where = { dataset = ["cs"] }        # ... and which they are
+
+Two methods are compared on the runs that both have finished. A graph gives one difference, its rows and runs averaged.
+"""
 
 from __future__ import annotations
 
-from graphcal.lab.bench.comparisons import LEVEL
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from graphcal.lab.bench.comparisons import LEVEL, over_graphs
 from graphcal.lab.bench.document import Block, Footnotes, Grid, Heading, Notes, Paragraph, Text, cells, paragraph
 from graphcal.lab.bench.equivalence import MARGIN
-from graphcal.lab.bench.graph_summary import summary_blocks
-from graphcal.lab.bench.method_list import list_blocks
-from graphcal.lab.bench.tabulation import Entry, Row, Table
+from graphcal.lab.bench.presets import matches
+from graphcal.lab.bench.tabulation import Entry, Row, Table, number
+from graphcal.metrics.comparison import holm
 from graphcal.metrics.names import metric_of
+
+
+def summary_blocks(table: Table) -> list[Block]:
+    """Nothing where the preset asks for no summary or nothing is finished."""
+    asked = table.preset.summary
+    if not asked or not any(entry.records for row in table.rows for entry in row.entries.values()):
+        return []
+    by = asked.get("by", "")
+    values = list(dict.fromkeys(row.place[by] for row in table.rows)) if by else []
+    sections: list[tuple[str, Sequence[Row]]] = [("Over all graphs", table.rows)]
+    if len(values) > 1:
+        sections += [(f"{by} {value}", [row for row in table.rows if row.place[by] == value]) for value in values]
+    blocks: list[Block] = []
+    for title, rows in sections:
+        blocks += [Heading(2, title), _means(table, rows), *_compared(table, rows)]
+    own = table.preset.title_of(table.preset.own)
+    text = (
+        "Means: over the graphs that a method has, percent where a metric is a share. Below each: "
+        f"{own} minus the method, mean over graphs on the runs both have; graphs in which it is better / worse; "
+        f"p of the exact sign-change test over graphs, Holm over the methods; ✓ better, ✗ worse at {LEVEL:.0%}."
+    )
+    return [*blocks, paragraph(text)]
+
+
+def _means(table: Table, rows: Sequence[Row]) -> Grid:
+    metrics = table.preset.summary["metrics"]
+    body = []
+    for method in table.methods:
+        graphs = _by_graph(rows, lambda row, method=method: _own_means(row.entries.get(method), metrics))
+        if graphs:
+            means = [number(fmean(values), m) for m, values in zip(metrics, zip(*graphs.values()))]
+            body.append(cells([table.preset.title_of(method), str(len(graphs)), *means]))
+    return Grid(["method", "graphs", *(metric_of(m).heading for m in metrics)], body)
+
+
+def _own_means(entry: Entry | None, metrics: Sequence[str]) -> list[float] | None:
+    return [entry.mean(m) for m in metrics] if entry is not None and entry.records else None
+
+
+def _compared(table: Table, rows: Sequence[Row]) -> list[Block]:
+    asked, own = table.preset.summary, table.preset.own
+    part: Mapping[str, Any] = asked.get("where", {})
+    rivals = [m for m in table.methods if m != own]
+    found: dict[str, dict[str, dict[str, float]]] = {m: {} for m in rivals}  # rival -> metric -> graph -> difference
+    for m in rivals:
+        for metric in asked["tested"]:
+            by_graph = _by_graph(
+                rows, lambda row, m=m, metric=metric: _gap(row.entries.get(own), row.entries.get(m), metric)
+            )
+            found[m][metric] = {graph: values[0] for graph, values in by_graph.items()}
+    rivals = [m for m in rivals if found[m][asked["tested"][0]]]
+    if not rivals:
+        return []
+    header, columns = [f"{table.preset.title_of(own)} minus", "graphs"], []
+    for metric in asked["tested"]:
+        cost = metric_of(metric).cost
+        p = holm([over_graphs(list(found[m][metric].values())) for m in rivals])
+        header += [metric_of(metric).title, "better / worse", "p"]
+        column = []
+        for m, chance in zip(rivals, p):
+            gaps = found[m][metric]
+            mean = fmean(gaps.values())
+            mark = "" if chance > LEVEL else " ✓" if cost(mean) < 0 else " ✗"
+            column.append([number(mean, metric, "+") + mark, _counts(gaps, metric), f"{chance:.3f}"])
+        columns.append(column)
+        if part:
+            header += [f"{metric_of(metric).title}, {asked['part']}", "better / worse"]
+            inside = [{g: v for g, v in found[m][metric].items() if matches(part, {"dataset": g})} for m in rivals]
+            columns.append(
+                [[number(fmean(g.values()), metric, "+"), _counts(g, metric)] if g else ["", ""] for g in inside]
+            )
+    body = [
+        cells(
+            [
+                table.preset.title_of(m),
+                str(len(found[m][asked["tested"][0]])),
+                *(w for column in columns for w in column[k]),
+            ]
+        )
+        for k, m in enumerate(rivals)
+    ]
+    return [Grid(header, body)]
+
+
+def _counts(gaps: Mapping[str, float], metric: str) -> str:
+    costs = [metric_of(metric).cost(gap) for gap in gaps.values()]
+    return f"{sum(c < 0 for c in costs)} / {sum(c > 0 for c in costs)}"
+
+
+def _gap(ours: Entry | None, theirs: Entry | None, metric: str) -> list[float] | None:
+    both = ours.minus(theirs, metric) if ours is not None and theirs is not None else []
+    return [fmean(both)] if both else None
+
+
+def _by_graph(rows: Sequence[Row], of: Any) -> dict[str, list[float]]:
+    """The values of each graph, its rows averaged."""
+    graphs: dict[str, list[list[float]]] = {}
+    for row in rows:
+        values = of(row)
+        if values is not None:
+            graphs.setdefault(str(row.place["dataset"]), []).append(values)
+    return {graph: [fmean(column) for column in zip(*lines)] for graph, lines in graphs.items()}
+
+
+HEADER = ["method", "accuracy", "ECE", "floor", "excess", "NLL", "Brier", "ECE all", "floor all", "NLL all", "changed"]
+OVER_GRAPHS = (("ece_excess", "test"), ("nll", "test"), ("ece_excess", "unlabelled"), ("nll", "unlabelled"))
+
+
+def list_blocks(table: Table, notes: Footnotes) -> list[Block]:
+    reference = table.preset.against
+    header = HEADER
+    if reference:
+        header = [*header, *(f"{metric} − {table.preset.title_of(reference)}" for metric in ("ECE", "NLL"))]
+    blocks: list[Block] = []
+    for row in table.rows:
+        body = [
+            [Text(table.preset.title_of(m), "", notes.refer(e.remarks)), *_values(e, notes, bool(reference))]
+            for m, e in row.entries.items()
+        ]
+        blocks += [Heading(2, ", ".join(str(value) for value in row.place.values())), Grid(header, body)]
+    legend = (
+        "Mean ± sd over runs, test nodes of the protocol; 'all': every node outside training and validation. "
+        "Accuracy, ECE, floor and excess in percent. 'changed': test predictions that calibration changed."
+    )
+    if reference:
+        legend += " Differences: paired test on the same nodes, Holm over the methods of the row; "
+        legend += f"✓ better, ✗ worse at {LEVEL:.0%}."
+    return [*blocks, paragraph(legend), *_over_all_rows(table), *_over_graphs(table)]
+
+
+def _values(entry: Entry, notes: Footnotes, compared: bool) -> list[Text]:
+    if not entry.records:
+        return [Text("–", "", notes.refer([entry.missing])), *cells([""] * (11 if compared else 9))]
+    changed = sum(int(record.result["changed"]) for record in entry.records) / len(entry.records)
+    values = [
+        entry.plus_minus("accuracy"),
+        entry.plus_minus("ece"),
+        number(entry.mean("ece_floor"), "ece"),
+        number(entry.mean("ece_excess"), "ece"),
+        entry.plus_minus("nll"),
+        number(entry.mean("brier"), "brier"),
+        number(entry.mean("ece", "unlabelled"), "ece"),
+        number(entry.mean("ece_floor", "unlabelled"), "ece"),
+        number(entry.mean("nll", "unlabelled"), "nll"),
+        f"{changed:.1f}",
+    ]
+    return cells([*values, *(_difference(entry, metric) for metric in ("ece", "nll"))] if compared else values)
+
+
+def _difference(entry: Entry, metric: str) -> str:
+    if metric not in entry.against:
+        return ""
+    gap = entry.against[metric]
+    mark = "" if not gap.real else _mark(gap.value)
+    return metric_of(metric).text(gap.value, sign=True) + mark
+
+
+def _mark(difference: float) -> str:
+    return " ✓" if difference < 0 else " ✗"
+
+
+def _over_all_rows(table: Table) -> list[Block]:
+    """Every method over all rows in which it and the reference are complete."""
+    reference = table.preset.against
+    if not reference or len(table.rows) < 2:
+        return []
+    body = []
+    for m in table.methods:
+        pairs = [(r.entries[m], r.entries[reference]) for r in table.rows if m in r.entries and reference in r.entries]
+        pairs = [(a, b) for a, b in pairs if a.records and b.records]
+        if not pairs:
+            continue
+        line = [table.preset.title_of(m), str(len(pairs))]
+        for metric, tested in (("ece_excess", "ece"), ("nll", "nll")):
+            mean = sum(a.mean(metric) for a, _ in pairs) / len(pairs)
+            gap = sum(a.mean(metric) - b.mean(metric) for a, b in pairs) / len(pairs)
+            real = [a.against[tested].value for a, _ in pairs if tested in a.against and a.against[tested].real]
+            won, lost = sum(value < 0 for value in real), sum(value > 0 for value in real)
+            line += [number(mean, metric), number(gap, metric, "+"), f"{won} / {lost}"]
+        body.append(cells(line))
+    name = table.preset.title_of(reference)
+    header = ["method", "rows", "mean excess", f"− {name}", "better / worse", "mean NLL", f"− {name}", "better / worse"]
+    text = (
+        "Means over the rows a method has; 'better / worse': rows in which the paired test tells it from the reference."
+    )
+    return [Heading(2, "Over all rows"), Grid(header, body), paragraph(text)]
+
+
+def _over_graphs(table: Table) -> list[Block]:
+    """The preset's own method against its rivals, over all graphs that both have."""
+    own = table.preset.own
+    gaps = {
+        m: [_gaps_by_graph(table, own, m, *measure) for measure in OVER_GRAPHS]
+        for m in table.preset.rivals
+        if m in table.methods
+    }
+    gaps = {m: measures for m, measures in gaps.items() if len(measures[0]) > 1}
+    if not gaps:
+        return []
+    p = [holm([over_graphs(measures[k]) for measures in gaps.values()]) for k in range(len(OVER_GRAPHS))]
+    body = []
+    for place, (m, measures) in enumerate(gaps.items()):
+        line = [table.preset.title_of(m), str(len(measures[0]))]
+        for k, (metric, _) in enumerate(OVER_GRAPHS):
+            mean, chance = sum(measures[k]) / len(measures[k]), p[k][place]
+            mark = "" if chance > LEVEL else _mark(mean)
+            line += [number(mean, metric, "+") + mark, f"{chance:.3f}"]
+        body.append(cells(line))
+    title = table.preset.title_of(own)
+    header = ["minus", "graphs", "excess", "p", "NLL", "p", "excess all", "p", "NLL all", "p"]
+    text = (
+        f"{title} minus each rival, mean over graphs (the rows of one graph are averaged first: they share test nodes). "
+        f"p: exact sign-change test over graphs, Holm over the rivals; ✓ better, ✗ worse at {LEVEL:.0%}."
+    )
+    return [Heading(2, f"{title} against its rivals, over graphs"), Grid(header, body), paragraph(text)]
+
+
+def _gaps_by_graph(table: Table, a: str, b: str, metric: str, where: str) -> list[float]:
+    """a minus b, one value per graph."""
+    graphs: dict[str, list[float]] = {}
+    for row in table.rows:
+        ours, theirs = row.entries.get(a), row.entries.get(b)
+        if ours is not None and theirs is not None and ours.records and theirs.records:
+            gap = ours.mean(metric, where) - theirs.mean(metric, where)
+            graphs.setdefault(str(row.place["dataset"]), []).append(gap)
+    return [sum(gaps) / len(gaps) for gaps in graphs.values()]
+
 
 AXIS_TITLES = {"dataset": "graph", "labels_per_class": "labels", "backbone": "backbone"}
 PARTS = ("train", "search", "fit", "apply")

@@ -1,17 +1,11 @@
-"""A document of a few kinds of blocks, and its two forms: Markdown, and one HTML file that loads nothing and prints well."""
+"""Blocks of a page (headings, paragraphs, grids, notes, figures), written as Markdown."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
-from importlib import resources
-
-from graphcal.pages import with_policy
 
 MARKS = {"": "", "bold": "**", "italic": "*"}
-TAGS = {"": "", "bold": "b", "italic": "i"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +50,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure: Markdown names its file, HTML holds it."""
+    """A figure and the file it is written to."""
 
     title: str
     file: str
@@ -90,9 +84,6 @@ class Footnotes:
         return tuple(numbers)
 
 
-# --------------------------------------------------------------------------------------------------------------- Markdown
-
-
 def markdown(blocks: Iterable[Block]) -> str:
     return "\n\n".join(_markdown_block(block) for block in blocks) + "\n"
 
@@ -122,45 +113,3 @@ def _below(notes: Sequence[int], small: Sequence[str]) -> str:
     """Notes and small lines: Markdown has none of its own and takes HTML's."""
     raised = f"<sup>{','.join(map(str, notes))}</sup>" if notes else ""
     return raised + (f"<br><sub>{'<br>'.join(small)}</sub>" if small else "")
-
-
-# ------------------------------------------------------------------------------------------------------------------- HTML
-
-
-def html(title: str, blocks: Iterable[Block]) -> str:
-    style = (resources.files("graphcal.lab.bench") / "page.css").read_text(encoding="utf-8")
-    body = "\n".join(_html_block(block) for block in blocks)
-    return with_policy(
-        f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{escape(title)}</title>\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<style>\n{style}</style></head>\n'
-        f"<body><main>\n{body}\n</main></body>\n</html>\n"
-    )
-
-
-def _html_block(block: Block) -> str:
-    if isinstance(block, Heading):
-        return f"<h{block.level}>{_words(block.words)}</h{block.level}>"
-    if isinstance(block, Paragraph):
-        return f"<p>{''.join(map(_html_text, block.pieces))}</p>"
-    if isinstance(block, Notes):
-        return f"<ol>{''.join(f'<li>{_words(line)}</li>' for line in block.lines)}</ol>"
-    if isinstance(block, Command):
-        return f"<pre>{escape(block.words)}</pre>"
-    if isinstance(block, Drawing):
-        return f"<figure>{block.svg[block.svg.index('<svg') :]}</figure>"
-    kinds = ["" if column in block.words else " class=number" for column in range(len(block.header))]
-    head = "".join(f"<th{kind}>{_words(title)}</th>" for kind, title in zip(kinds, block.header))
-    rows = ["".join(f"<td{kind}>{_html_text(text)}</td>" for kind, text in zip(kinds, row)) for row in block.body]
-    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
-    return f"<div class=wide><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
-
-
-def _html_text(text: Text) -> str:
-    words, tag = _words(text.words), TAGS[text.style]
-    below = _below(text.notes, [_words(line) for line in text.small])
-    return f"<{tag}>{words}</{tag}>{below}" if tag else words + below
-
-
-def _words(text: str) -> str:
-    """Text with its `code`."""
-    return re.sub("`([^`]*)`", r"<code>\1</code>", escape(text, quote=False))

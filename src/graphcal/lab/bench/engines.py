@@ -11,11 +11,9 @@ cells they were at.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -30,7 +28,6 @@ from graphcal.lab.bench.spec import Job
 Tick = Callable[[], None]
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 TICK_SECONDS = 1.0
-M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class Engine(Protocol):
     def map(self, work: Work, jobs: Sequence[Job], tick: Tick) -> Iterator[JobResult]: ...
 
 
-def silence() -> None:
+def noop() -> None:
     """The tick of a worker that nobody watches."""
 
 
@@ -67,7 +64,6 @@ class Serial:
 def _become_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair: it ends the pool
     os.environ.update(ONE_THREAD)
-    keep_memory()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
 
@@ -77,17 +73,6 @@ def _end_with_the_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-def keep_memory() -> None:
-    """Memory that is freed is kept for the next tensor. glibc gives large pieces back to the system at once; having their pages
-    mapped and cleared again takes up to a quarter of an epoch."""
-    if not sys.platform.startswith("linux"):
-        return
-    with contextlib.suppress(OSError, AttributeError):  # another C library
-        mallopt = ctypes.CDLL(None).mallopt
-        for parameter, value in ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, -1), (M_ARENA_MAX, 1)):
-            mallopt(parameter, value)
 
 
 @dataclass(frozen=True)
@@ -122,7 +107,7 @@ class Processes:
             while waiting or running:
                 while waiting and len(running) < count:
                     job = waiting.pop(0)
-                    running[pool.submit(work, job, silence)] = job
+                    running[pool.submit(work, job, noop)] = job
                 done, _ = wait(running, TICK_SECONDS, FIRST_COMPLETED)
                 for future in done:
                     result = future.result()
@@ -189,7 +174,7 @@ def _ray() -> Any:
 
 
 def _remote(work: Work, job: Job) -> tuple[JobResult, dict[str, bytes]]:
-    result = work(job, silence)
+    result = work(job, noop)
     return result, {name: Path(name).read_bytes() for name in result.written}
 
 

@@ -2,19 +2,161 @@
 
     --only dataset=cora,calibrator=ts
 
-`graphcal.lab.bench.resolution` says what is computed for a slot.
+`graphcal.lab.bench.expansion` says what is computed for a slot.
+
+What is computed for one slot of a table: everything its preset says about it, every default written out, as cells.
+
+The runs of a method (seeds, or the splits of a protocol) are trained in fixed blocks, always whole, so that a record never
+depends on how many runs were asked for.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from graphcal.files import RUNS
 from graphcal.lab.bench.presets import Preset, matches
-from graphcal.lab.bench.resolution import make_cells, resolve
-from graphcal.lab.bench.spec import Cell
+from graphcal.lab.bench.spec import Cell, RunId, TrainingGroup
+from graphcal.lab.datasets.protocols import PROTOCOLS
+from graphcal.lab.training import Training, published
+from graphcal.methods import CALIBRATORS
+
+
+@dataclass(frozen=True)
+class SlotSettings:
+    """The keys that the base, the methods and the rules of a preset may have. Tables are merged, the rest is replaced."""
+
+    calibrator: str
+    protocol: str
+    title: str = ""
+    recipe: str = "cagcn"  # a training by name
+    row_normalise: bool | None = None  # None: as the protocol does
+    over: str = "seeds"  # what runs go over: seeds of one split, or splits
+    first_run: int = 0  # later where earlier runs were looked at while a method was designed
+    block: int = 5  # runs that are trained together
+    stop: str = "none"
+    bins: int = 20
+    weights: str = ""  # a training by name, for the alpha and beta of SCAR published with it
+    training: Mapping[str, Any] = field(default_factory=dict)  # fields of `Training`
+    architecture: Mapping[str, Any] = field(default_factory=dict)  # fields of the backbone
+    settings: Mapping[str, Any] = field(default_factory=dict)  # fields of the calibrator's recipe
+    search: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # fields of `Training`: values to choose among
+    bind: Mapping[str, str] = field(default_factory=dict)  # axis -> TABLE.FIELD that takes its value
+
+
+FIELDS = dataclasses.fields(SlotSettings)
+TABLES = tuple(f.name for f in FIELDS if f.default_factory is not dataclasses.MISSING)
+
+
+def resolve(preset: Preset, row: Mapping[str, Any], method: str) -> SlotSettings:
+    """Base, method, rules, bound axes: the later wins."""
+    slot = {**row, "method": method}
+    layers = [preset.base, preset.methods[method], *(rule for rule in preset.rules if matches(rule["where"], slot))]
+    whole: dict[str, Any] = {name: {} for name in TABLES}
+    for layer in layers:
+        if layer.get("calibrator", whole.get("calibrator")) != whole.get("calibrator"):
+            whole["settings"] = {}  # they were those of another calibrator
+        for key, value in layer.items():
+            whole[key] = {**whole[key], **value} if key in TABLES else value
+    whole.pop("where", None)
+    _check_keys(preset.name, method, whole)
+    for axis, path in whole["bind"].items():
+        table, _, name = path.partition(".")
+        whole[table] = {**whole[table], name: row[axis]}
+    for table in ("training", "architecture", "settings"):
+        whole[table] = {key: _null(value) for key, value in whole[table].items()}
+    whole["search"] = {key: [_null(value) for value in values] for key, values in whole["search"].items()}
+    return SlotSettings(**whole)
+
+
+def _check_keys(preset: str, method: str, whole: Mapping[str, Any]) -> None:
+    names = [f.name for f in FIELDS]
+    for key in whole:
+        if key not in names:
+            raise ValueError(f"preset {preset!r}: unknown key {key!r} for {method!r}; choose one of {', '.join(names)}")
+    for key in ("calibrator", "protocol"):
+        if key not in whole:
+            raise ValueError(f"preset {preset!r} has no {key} for {method!r}")
+
+
+def _null(value: Any) -> Any:
+    """TOML has no null: "none" stands for it."""
+    return None if value == "none" else value
+
+
+def make_cells(settings: SlotSettings, row: Mapping[str, Any], runs: int) -> Iterator[Cell]:
+    """One cell per run, all settings written out."""
+    if not isinstance(settings.block, int) or not 1 <= settings.block <= RUNS:
+        raise ValueError(f"block must be a whole number from 1 to {RUNS:,}; got {settings.block!r}")
+    wanted = settings.search  # none: one candidate, nothing to choose
+    candidates = [dict(zip(wanted, values)) for values in itertools.product(*wanted.values())]
+    given = {**_published_weights(settings, row), **settings.settings}
+    for first in range(0, runs, settings.block):
+        together = tuple(run_id(number, settings) for number in range(first, first + settings.block))
+        groups = tuple(_group(settings, row, searched, together) for searched in candidates)
+        for run in together[: runs - first]:
+            fields = _recipe_fields(settings.calibrator, given, run[1])
+            yield Cell(
+                groups, run, settings.calibrator, fields, settings.stop, settings.bins, row.get("fit_labels", 0)
+            )  # fmt: skip
+
+
+def run_id(number: int, settings: SlotSettings) -> RunId:
+    """(split, seed) of a run: ``over = "seeds"`` keeps the split, ``over = "splits"`` goes round the protocol's splits."""
+    number += settings.first_run
+    if settings.over not in ("seeds", "splits"):
+        raise ValueError(f"over={settings.over!r} is not one of seeds, splits")
+    if settings.over == "seeds":
+        return 0, number
+    splits = PROTOCOLS[settings.protocol].splits
+    return number if splits is None else number % splits, number
+
+
+def _group(
+    settings: SlotSettings, row: Mapping[str, Any], searched: Mapping[str, Any], together: tuple[RunId, ...]
+) -> TrainingGroup:
+    backbone, dataset, labels_per_class = row["backbone"], row["dataset"], row.get("labels_per_class", 20)
+    start = published(settings.recipe, backbone, dataset, labels_per_class)
+    training = _spelled_out(start.training.updated({**settings.training, **searched}))
+    model: Any = start.backbone  # a frozen dataclass
+    architecture = {**dataclasses.asdict(model), **settings.architecture}
+    return TrainingGroup(
+        dataset, settings.protocol, labels_per_class, settings.row_normalise, backbone, architecture,
+        dataclasses.asdict(training), together,
+    )  # fmt: skip
+
+
+def _spelled_out(training: Training) -> Training:
+    """The same training with "as everywhere else" written out, so that equal trainings have equal hashes."""
+    same: dict[str, Any] = {"final_lr": training.lr, "final_weight_decay": training.weight_decay}
+    return dataclasses.replace(training, **{name: v for name, v in same.items() if getattr(training, name) is None})
+
+
+def _published_weights(settings: SlotSettings, row: Mapping[str, Any]) -> dict[str, float]:
+    """SCAR's alpha and beta as published for the graph, where a method asks for them."""
+    if not settings.weights:
+        return {}
+    weights = published(settings.weights, row["backbone"], row["dataset"], row.get("labels_per_class", 20)).scar
+    if not {"alpha", "beta"} <= weights.keys():
+        raise ValueError(f"recipe {settings.weights!r} has no published alpha and beta for {dict(row)}")
+    return dict(weights)
+
+
+def _recipe_fields(name: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Every field of the recipe. One that draws random numbers takes the run's seed, unless the preset gives another."""
+    cls: Any = CALIBRATORS[name]  # a frozen dataclass
+    fields = {f.name for f in dataclasses.fields(cls)}
+    unknown = set(settings) - fields
+    if unknown:
+        raise ValueError(
+            f"calibrator {name!r} has no setting {', '.join(sorted(unknown))}; it has {', '.join(sorted(fields))}"
+        )
+    seeded = {"seed": seed} if "seed" in fields else {}
+    return dataclasses.asdict(cls(**{**seeded, **settings}))
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,196 @@
-"""A table read back from the files of a folder, without records: enough to draw its figure again, or to set it beside new rows.
+"""Write the files of a preset, and read a table back from them.
 
-NAME-runs.csv gives every metric of every run, NAME-tests.csv what paired tests tell apart, NAME-bins.csv the bins of reliability
-diagrams, NAME-seconds.csv the times.
+NAME.md NAME.tex              the table for people
+NAME.csv NAME-runs.csv        one line per method, one line per run
+NAME-tests.csv                what paired tests tell apart (`graphcal bench archive`)
+NAME-bins.csv                 of a figure of reliability: one line per bin, means over runs
+NAME-seconds.csv              of a figure of running time, and of a table that is published: one line per method
+NAME.svg                      a figure, where there is one to draw
+NAME-seconds.md               how long it took: different every time; all others are the same bytes for the same records
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphcal.files import write_atomically
 from graphcal.lab.bench.comparisons import Difference
+from graphcal.lab.bench.contents import PARTS, axis_cells, axis_title, seconds_blocks, table_blocks
+from graphcal.lab.bench.document import Drawing, markdown
 from graphcal.lab.bench.expansion import blanks
+from graphcal.lab.bench.figures import figure_of, reliability_of
 from graphcal.lab.bench.presets import Preset
 from graphcal.lab.bench.records import Record
 from graphcal.lab.bench.tabulation import Entry, Row, Table, empty, marked_metrics, printed, with_marks
+from graphcal.metrics.names import metric_of
+from graphcal.plots.figure import svg
+
+FIRST = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "nll", "brier", "signed_gap")
+ADDED = ("aurc", "eaurc", "coverage_at_5", "worst_slice")  # blank for records that were made before they were measured
+EXPORTED = (*FIRST, *ADDED)
+
+
+def write_files(table: Table, folder: Path) -> list[Path]:
+    """Write every form of the table into the folder; gives the paths."""
+    name, blocks, drawing = table.preset.name, table_blocks(table), drawing_of(table)
+    texts = {
+        f"{name}.md": markdown([*blocks[:2], *drawing, *blocks[2:]]),  # below title and source
+        f"{name}.csv": csv_of_methods(table),
+        f"{name}-runs.csv": csv_of_runs(table),
+        f"{name}.tex": latex(table),
+        f"{name}-seconds.md": markdown(seconds_blocks(table)),
+        **data_of_figure(table),
+        **{figure.file: figure.svg for figure in drawing},
+    }
+    return [write_atomically(folder / file, text) for file, text in texts.items()]
+
+
+def data_of_figure(table: Table) -> dict[str, str]:
+    """What a figure shows beside the metrics of its runs, so that it can be drawn again from files (`bench.files`)."""
+    name, kind = table.preset.name, table.preset.kind
+    if kind in ("reliability", "histograms"):
+        return {f"{name}-bins.csv": csv_of_bins(table)}
+    return {f"{name}-seconds.csv": csv_of_seconds(table)} if kind == "runtime" else {}
+
+
+def drawing_of(table: Table) -> list[Drawing]:
+    """The figure, where there is one."""
+    figure = figure_of(table)
+    return [] if figure is None else [Drawing(table.preset.title, f"{table.preset.name}.svg", svg(figure))]
+
+
+def computing_seconds(table: Table) -> float:
+    """Seconds of one core behind the table; a training that several methods share is counted once."""
+    trained: dict[tuple[str, str], float] = {}
+    total = 0.0
+    for row in table.rows:
+        for entry in row.entries.values():
+            for record in entry.records:
+                run = str(record.spec["run"])
+                trained |= {(group, run): float(seconds) for group, seconds in record.seconds["trained"].items()}
+                total += record.seconds["fit"] + record.seconds["apply"]
+    return total + sum(trained.values())
+
+
+# --------------------------------------------------------------------------------------------------------- CSV and LaTeX
+
+
+def csv_text(header: Sequence[str], body: Iterable[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([header, *body])
+    return text.getvalue()
+
+
+def csv_of_methods(table: Table) -> str:
+    """One line per method in each row: mean and sd of every metric, and the published value."""
+    names = list(table.rows[0].place)
+    values = [f"{where}{m}_{part}" for where in ("", "all_") for m in EXPORTED for part in ("mean", "sd")]
+    published = ("published_mean", "published_sd", "differs", "best", "missing")
+    header = [*names, "method", "title", "runs", *values, *published]
+    body: list[list[Any]] = []
+    for row in table.rows:
+        for method, entry in row.entries.items():
+            numbers: list[str] = [""] * len(values)
+            if entry.records:
+                numbers = [
+                    f"{part(m, where):.6f}" if entry.has(m, where) else ""
+                    for where in ("test", "unlabelled")
+                    for m in EXPORTED
+                    for part in (entry.mean, entry.sd)
+                ]
+            paper = [f"{v:.2f}" for v in entry.published] if entry.published else ["", ""]
+            differs = int(entry.differs(table.preset.metric))
+            body.append(
+                [*(row.place[n] for n in names), method, table.preset.title_of(method), len(entry.records), *numbers,
+                 *paper, differs, int(entry.best), entry.missing]
+            )  # fmt: skip
+    return csv_text(header, body)
+
+
+def csv_of_runs(table: Table) -> str:
+    """One line per run."""
+    names = list(table.rows[0].place)
+    header = [*names, "method", "split", "seed", *EXPORTED, *(f"all_{m}" for m in EXPORTED), "changed"]
+    body: list[list[Any]] = []
+    for row in table.rows:
+        for method, entry in row.entries.items():
+            for record in entry.records:
+                split, seed = record.spec["run"]
+                found = [record.result[where].get(m) for where in ("test", "unlabelled") for m in EXPORTED]
+                numbers = ["" if value is None else f"{value:.6f}" for value in found]
+                body.append([*(row.place[n] for n in names), method, split, seed, *numbers, record.result["changed"]])
+    return csv_text(header, body)
+
+
+def csv_of_bins(table: Table) -> str:
+    """One line per bin: its nodes, their mean confidence, and how many were right; means over runs."""
+    names = list(table.rows[0].place)
+    body: list[list[Any]] = []
+    for row in table.rows:
+        for method, entry in row.entries.items():
+            rel = reliability_of(entry) if entry.records else None
+            for k in range(len(rel.count) if rel else 0):
+                assert rel is not None
+                numbers = [rel.edges[k], rel.edges[k + 1], rel.count[k], rel.conf_sum[k], rel.right_sum[k]]
+                body.append([*(row.place[n] for n in names), method, *(f"{float(x):.6f}" for x in numbers)])
+    return csv_text([*names, "method", "low", "high", "nodes", "confidence_sum", "right"], body)
+
+
+def csv_of_seconds(table: Table) -> str:
+    """Mean seconds of one core for one run, by method."""
+    names = list(table.rows[0].place)
+    body = [
+        [*(row.place[n] for n in names), method, *(f"{entry.seconds(part):.4f}" for part in PARTS)]
+        for row in table.rows
+        for method, entry in row.entries.items()
+        if entry.records
+    ]
+    return csv_text([*names, "method", *PARTS], body)
+
+
+def latex(table: Table) -> str:
+    """A floating table with caption and label, in booktabs; bold as in the Markdown."""
+    preset = table.preset
+    head = [*(axis_title(axis) for axis in table.axes), *(preset.title_of(m) for m in table.methods)]
+    metric, legend = metric_of(preset.metric).heading, "Bold: the best of its row by a paired test."
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{_escaped(f'{preset.title}. {metric}, mean ± standard deviation over runs. {legend}')}}}",
+        rf"\label{{tab:{preset.name}}}",
+        rf"\begin{{tabular}}{{{'l' * len(table.axes)}{'r' * len(table.methods)}}}",
+        r"\toprule",
+        " & ".join(map(_escaped, head)) + r" \\",
+        r"\midrule",
+    ]
+    for row in table.rows:
+        cells = [_escaped(text) for text in axis_cells(table, row)]
+        for method in table.methods:
+            entry = row.entries.get(method)
+            if entry is None or not entry.records:
+                cells.append("--" if entry is not None else "")
+                continue
+            text = entry.plus_minus(preset.metric).replace(" ± ", r"{\scriptsize $\pm$") + "}"
+            cells.append(rf"\textbf{{{text}}}" if entry.best else text)
+        lines.append(" & ".join(cells) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]) + "\n"
+
+
+LATEX = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "±": r"$\pm$", **{mark: rf"\{mark}" for mark in "_%&#${}"},
+}  # fmt: skip
+
+
+def _escaped(text: str) -> str:
+    """Text that LaTeX prints as it is: nothing in it is a command."""
+    return "".join(LATEX.get(mark, mark) for mark in " ".join(text.split()))
+
 
 Place = tuple[str, ...]  # the values of the axes, as they are written
 Line = Mapping[str, str]

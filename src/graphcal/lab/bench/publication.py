@@ -18,14 +18,13 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from graphcal.files import write_atomically
-from graphcal.lab.bench import exports
-from graphcal.lab.bench.archive import sha256
-from graphcal.lab.bench.audit import csv_of_tests, plans_of
+from graphcal.lab.bench import files
+from graphcal.lab.bench.archive import csv_of_tests, plans_of, sha256
 from graphcal.lab.bench.contents import axis_cells, seconds_blocks, table_blocks
-from graphcal.lab.bench.costs import clock
 from graphcal.lab.bench.document import Block, Command, Heading, markdown, paragraph
 from graphcal.lab.bench.files import Place, parse_lines, place_of, read_lines, read_table
 from graphcal.lab.bench.records import Store
+from graphcal.lab.bench.session import clock
 from graphcal.lab.bench.tabulation import Row, Table, ranks_over_graphs
 
 MADE = re.compile(r"^## How it was made\n\n(.+?)(?=\n\n## |\s*\Z)", re.MULTILINE | re.DOTALL)
@@ -35,13 +34,13 @@ def publish(table: Table, command: str, folder: Path) -> list[Path]:
     """The table for people, with the command that makes it, the time it took and the machine's shape; and its data."""
     name, kept = table.preset.name, kept_rows(table, folder)
     whole = _put_together(table, kept)
-    (title, *blocks), drawing = table_blocks(whole), exports.drawing_of(whole)
+    (title, *blocks), drawing = table_blocks(whole), files.drawing_of(whole)
     how = [Heading(2, "How it was made"), *_made(table, kept, command, folder / f"{name}.md")]
     data = {
-        f"{name}.csv": exports.csv_of_methods(table),
-        f"{name}-runs.csv": exports.csv_of_runs(table),
-        **({f"{name}-seconds.csv": exports.csv_of_seconds(table)} if table.preset.kind == "table" else {}),
-        **exports.data_of_figure(table),
+        f"{name}.csv": files.csv_of_methods(table),
+        f"{name}-runs.csv": files.csv_of_runs(table),
+        **({f"{name}-seconds.csv": files.csv_of_seconds(table)} if table.preset.kind == "table" else {}),
+        **files.data_of_figure(table),
     }
     order, staying = _order(table), {_place(row) for row in kept}
     texts = {
@@ -96,14 +95,14 @@ def _merged(file: Path, text: str, order: Sequence[Place], staying: Collection[P
     new = [line for line in parse_lines(text) if place(line) not in staying]
     header = list((new or old)[0])
     lines = sorted([*old, *new], key=lambda line: order.index(place(line)))
-    return exports.csv_text(header, [[line.get(column, "") for column in header] for line in lines])
+    return files.csv_text(header, [[line.get(column, "") for column in header] for line in lines])
 
 
 def _made(table: Table, kept: Sequence[Row], command: str, page: Path) -> list[Block]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     versions = next((e.records[0].versions for row in table.rows for e in row.entries.values() if e.records), {})
     made = (
-        f"Computing time: {clock(exports.computing_seconds(table))} of one core. Machine: {os.cpu_count()} cores, "
+        f"Computing time: {clock(files.computing_seconds(table))} of one core. Machine: {os.cpu_count()} cores, "
         f"{memory:.0f} GB, {platform.machine()}, no GPU. " + ", ".join(f"{k} {v}" for k, v in versions.items()) + "."
     )
     if not kept:

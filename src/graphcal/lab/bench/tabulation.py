@@ -14,11 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from graphcal.lab.bench.comparisons import Difference, against, best_of, marks_of, ranks_of
+from graphcal.lab.bench.comparisons import Difference, Ranks, against, best_of, marks_of, ranks_of
 from graphcal.lab.bench.equivalence import LEVEL, MARGIN, MeanDifference, Sample, welch
 from graphcal.lab.bench.expansion import Blank, Slot
 from graphcal.lab.bench.presets import Preset, matches
-from graphcal.lab.bench.ranks import Ranks
 from graphcal.lab.bench.records import Record, Store
 from graphcal.metrics.names import metric_of
 from graphcal.metrics.sample_size import limit_in_bins

@@ -143,7 +143,7 @@ def _archive(folder: Path, publish: Path | None, console: Any) -> None:
 
 
 def _audit(file: Path, against: Path, console: Any) -> None:
-    from graphcal.lab.bench.audit import audit
+    from graphcal.lab.bench.archive import audit
 
     if not file.is_file():
         raise ValueError(f"{file} is no archive: `graphcal bench archive FOLDER` makes one")
@@ -156,7 +156,7 @@ def _audit(file: Path, against: Path, console: Any) -> None:
 
 
 def _estimate(session: Session, workers: int, console: Any) -> None:
-    from graphcal.lab.bench.costs import clock
+    from graphcal.lab.bench.session import clock
     from graphcal.lab.bench.spec import jobs_of
 
     todo, left = session.todo(), session.seconds_left()
@@ -180,7 +180,7 @@ def _run(session: Session, engine: Any, workers: int) -> bool:
     """Compute what is left, showing how far it is; True when the user stopped it."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from graphcal.lab.bench.costs import clock
+    from graphcal.lab.bench.session import clock
 
     console = plain_console(stderr=True)
     _unavailable(session, console)
@@ -214,7 +214,7 @@ def _run(session: Session, engine: Any, workers: int) -> bool:
 
 def _finish(session: Session, publish: Path | None, command: str, console: Any) -> None:
     from graphcal.lab.bench.contents import agreement_words
-    from graphcal.lab.bench.exports import write_files
+    from graphcal.lab.bench.files import write_files
     from graphcal.lab.bench.publication import kept_rows
     from graphcal.lab.bench.publication import publish as publish_table
 

@@ -23,7 +23,7 @@ def datasets(
 ) -> None:
     """List the datasets and where each is found, or print the card of one.
 
-    graphcal datasets           # names, sizes, sources
+    graphcal datasets           # names, sizes, where they are
     graphcal datasets cora      # classes, homophily, sizes of every split
     """
     from graphcal.lab.datasets.cards import card, listing
@@ -44,10 +44,9 @@ def _show_list(rows: list[Listed]) -> None:
     for title in ("nodes", "edges", "feat.", "classes"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("here", no_wrap=True)
-    table.add_column("sources", no_wrap=True)
     for row in rows:
         sizes = (f"{size:,}" for size in (row.num_nodes, row.num_edges, row.num_features, row.num_classes))
-        table.add_row(row.name, *sizes, row.here or "no", ", ".join(row.sources))
+        table.add_row(row.name, *sizes, row.here or "no")
     plain_console().print(table)
     typer.echo("edges: directed entries, both directions; index: a package index alone, through pip")
 

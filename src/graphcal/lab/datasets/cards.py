@@ -11,7 +11,6 @@ import numpy as np
 from graphcal.lab.datasets.arrays import GraphArrays
 from graphcal.lab.datasets.catalog import NAMES, at_hand, data_folder, entry, find
 from graphcal.lab.datasets.protocols import PROTOCOLS, Request, Split, draw, fitting
-from graphcal.lab.datasets.wheel import GRAPHS
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,6 @@ class Listed:
     num_features: int
     num_classes: int
     protocol: str
-    sources: tuple[str, ...]  # the ways to get it anew
     here: str  # where it is on this machine: embedded, GRAPHCAL_DATA, cache, or nothing
 
 
@@ -73,9 +71,8 @@ def listing(root: str | os.PathLike[str] | None = None) -> list[Listed]:
     for name, known in NAMES.items():
         found = at_hand(name, root)
         here = found[1] if found else ""
-        sources = ("download", "index") if name in GRAPHS else ("download",)
         sizes = (known.num_nodes, known.num_edges, known.num_features, known.num_classes)
-        rows.append(Listed(name, *sizes, known.protocol, sources, here))
+        rows.append(Listed(name, *sizes, known.protocol, here))
     return rows
 
 

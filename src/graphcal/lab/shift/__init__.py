@@ -1,7 +1,12 @@
 """How a calibration behaves where its validation nodes do not reach: wrong predictions, unknown classes, changed graphs."""
 
-from graphcal.lab.shift.changes import with_mixed_features, with_rewired_edges, without_class
-from graphcal.lab.shift.experiments import out_of_distribution, wrong_predictions
+from graphcal.lab.shift.experiments import (
+    out_of_distribution,
+    with_mixed_features,
+    with_rewired_edges,
+    without_class,
+    wrong_predictions,
+)
 from graphcal.lab.shift.new_nodes import inductive
 
 __all__ = [

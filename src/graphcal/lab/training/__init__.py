@@ -3,7 +3,7 @@
 from graphcal.lab.training.cross_fitting import CrossFit, cross_fit
 from graphcal.lab.training.decay_groups import param_groups
 from graphcal.lab.training.ensembles import ensemble, mc_dropout
-from graphcal.lab.training.loaders import NeighborSampler, Sampling
+from graphcal.lab.training.loaders import NeighborSampler
 from graphcal.lab.training.loop import History
 from graphcal.lab.training.losses import AULS, CrossEntropy
 from graphcal.lab.training.settings import TRAININGS, Published, Replica, Training, default_training, published
@@ -19,7 +19,6 @@ __all__ = [
     "Published",
     "Replica",
     "Run",
-    "Sampling",
     "Training",
     "cross_fit",
     "default_training",

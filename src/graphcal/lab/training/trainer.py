@@ -2,14 +2,25 @@
 
 train           one run for every seed
 train_replicas  the general form: seeds, decays and splits in one training
+
+Which replicas train side by side, and on which threads.
+
+Replicas that train on the same nodes share a chunk; a chunk is one stack. There are as many threads as torch has, and each trains
+whole chunks with one torch thread. That is faster than splitting every operation between torch's threads, which then wait for
+each other after each operation, and by far faster on a machine that others use as well. A single chunk keeps torch's threads.
+
+A chunk is large enough that Python's share of an epoch stays small, and small enough that what all its layers keep for the
+backward pass stays within CHUNK_BYTES: what streams through memory gains nothing by being stacked, and much of it at once loses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from copy import copy
-from dataclasses import dataclass, replace
-from threading import Lock
+from dataclasses import dataclass, field, replace
+from threading import Event, Lock
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,12 +34,86 @@ from graphcal.lab.engine.features import FirstProductCache
 from graphcal.lab.engine.receptive import GraphInput, ReceptiveField, full_graph, receptive_fields
 from graphcal.lab.models import Backbone, ModelConfig, TrainedGNN, backbone_of
 from graphcal.lab.models.replicas import graph_input
-from graphcal.lab.training.loaders import Sampling
 from graphcal.lab.training.loop import EarlyStopping, History, fit
 from graphcal.lab.training.losses import Targets
-from graphcal.lab.training.minibatches import Batches, Loaders, batches_of, fit_batches
 from graphcal.lab.training.settings import Replica, Training, default_training
-from graphcal.lab.training.threads import Chunk, run_in_threads, split_into_chunks
+
+T = TypeVar("T")
+LARGEST = 8  # replicas in a chunk: beyond this Python's share no longer falls
+CHUNK_BYTES = 2**28  # of the activations of all layers and replicas of a chunk
+
+
+@dataclass
+class Chunk:
+    """Some of the replicas, and how far they are."""
+
+    members: list[int]
+    epoch: int = 0
+    running: int = 0
+    cancelled: Event = field(default_factory=Event)
+
+    def report(self, epoch: int, running: int) -> bool:
+        """Notes the state. False: there is nothing left to do."""
+        self.epoch, self.running = epoch, running
+        return running > 0 and not self.cancelled.is_set()
+
+
+def split_into_chunks(masks: Sequence[tuple[Tensor, Tensor]], activations: int) -> list[Chunk]:
+    """The replicas in chunks, those with equal masks together. ``activations``: numbers in all layers of one replica."""
+    threads = torch.get_num_threads()
+    by_masks: dict[bytes, list[int]] = {}
+    for i, pair in enumerate(masks):
+        by_masks.setdefault(b"".join(mask.cpu().numpy().tobytes() for mask in pair), []).append(i)
+    room = CHUNK_BYTES // (4 * activations)
+    share = -(-len(masks) // threads)
+    size = max(1, min(LARGEST, share, room))
+    chunks: list[Chunk] = []
+    rest: list[int] = []  # groups smaller than a chunk are put together: their fields are joined
+    for group in by_masks.values():
+        if len(group) < size:
+            rest += group
+            continue
+        pieces = -(-len(group) // size)
+        chunks += [Chunk(group[k::pieces]) for k in range(pieces)]
+    chunks += [Chunk(rest[k : k + size]) for k in range(0, len(rest), size)]
+    for chunk in chunks:
+        chunk.running = len(chunk.members)
+    return chunks
+
+
+def run_in_threads(
+    job: Callable[[Chunk], T], chunks: Sequence[Chunk], epochs: int, progress: Callable[[int, int, int], None] | None
+) -> list[T]:
+    """``job`` of every chunk. Progress is reported from the calling thread, a few times a second."""
+    threads = torch.get_num_threads()
+    workers = min(threads, len(chunks))
+    cancelled = Event()
+    for chunk in chunks:
+        chunk.cancelled = cancelled
+
+    def alone(chunk: Chunk) -> T:
+        torch.set_num_threads(max(1, threads // workers))
+        return job(chunk)
+
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            futures = [pool.submit(alone, chunk) for chunk in chunks]
+            pending: set[Any] = set(futures)
+            while pending:
+                done, pending = wait(pending, timeout=0.3, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+                if progress is not None:
+                    progress(max(c.epoch for c in chunks), epochs, sum(c.running for c in chunks))
+            return [future.result() for future in futures]
+        except BaseException:
+            cancelled.set()
+            for future in futures:
+                future.cancel()
+            raise
+        finally:
+            torch.set_num_threads(threads)
+
 
 Progress = Callable[[int, int, int], None]  # epoch, epochs at most, replicas still training
 Fields = tuple[ReceptiveField, ReceptiveField]  # of a training pass, of a validation pass
@@ -59,11 +144,8 @@ def train(
     training: Training | None = None,
     seeds: int | Iterable[int] = 10,
     progress: Progress | None = None,
-    loader: Sampling | Loaders | None = None,
 ) -> list[Run]:
     """One `Run` for every seed, all trained together; ``seeds=3`` is ``range(3)``. Without ``training``: CaGCN's settings.
-
-    ``loader`` trains on mini-batches, seed by seed: `Sampling`, or your own loaders (of training nodes, of validation nodes).
 
     >>> import graphcal as gc
     >>> runs = gc.lab.train(gc.lab.synthetic(500, seed=0), "gcn", gc.lab.Training(epochs=5), seeds=2)
@@ -71,7 +153,7 @@ def train(
     ([0, 1], Outputs(500 nodes, 5 classes, final layer known))
     """
     numbers = range(seeds) if isinstance(seeds, int) else seeds
-    return train_replicas(data, backbone, training, [Replica(seed) for seed in numbers], progress, loader)
+    return train_replicas(data, backbone, training, [Replica(seed) for seed in numbers], progress)
 
 
 def train_replicas(
@@ -80,9 +162,8 @@ def train_replicas(
     training: Training | None,
     replicas: Sequence[Replica],
     progress: Progress | None = None,
-    loader: Sampling | Loaders | None = None,
 ) -> list[Run]:
-    """One `Run` for every replica: seeds, decays and splits in one training; with ``loader``, on mini-batches."""
+    """One `Run` for every replica: seeds, decays and splits in one training."""
     backbone = backbone_of(backbone)
     training = training or default_training(backbone)
     if not replicas:
@@ -103,12 +184,6 @@ def train_replicas(
     # a model of one feature reaches as far
     depth = backbone.build(replace(config, in_channels=1), [torch.Generator()]).depth
     whole = full_graph(graph, depth)
-    if loader is not None:
-        found = []
-        for replica, pair in zip(replicas, masks):
-            batches = batches_of(loader, backbone, graph, depth, data.y, pair, replica.seed)
-            found += _train_on_batches(backbone, config, training, replica, batches, data, whole, progress)
-        return found
     cut: dict[tuple[bytes, bytes], Fields] = {}
     lock = Lock()
 
@@ -125,26 +200,6 @@ def train_replicas(
     done = run_in_threads(train_chunk, chunks, training.epochs, progress)
     by_member = {i: run for chunk, runs in zip(chunks, done) for i, run in zip(chunk.members, runs)}
     return [by_member[i] for i in range(len(replicas))]
-
-
-def _train_on_batches(
-    backbone: Backbone,
-    config: ModelConfig,
-    training: Training,
-    replica: Replica,
-    batches: Batches,
-    data: Data,
-    whole: ReceptiveField,
-    progress: Progress | None,
-) -> list[Run]:
-    model = backbone.build(config, [torch.Generator().manual_seed(replica.seed)]).to(data.edge_index.device)
-
-    def report(epoch: int, running: int) -> None:
-        if progress is not None:
-            progress(epoch, training.epochs, running)
-
-    stopping = fit_batches(model, training, replica, batches, report)
-    return _runs(backbone, config, [replica], stopping, data, whole)
 
 
 def _num_classes(data: Data) -> int:

@@ -14,6 +14,20 @@ Everything is chosen on validation nodes. ``after`` asks the question that matte
 calibrator has been fitted on top?
 
 Departures: the paper names neither the function that is bisected nor the nodes it is evaluated on.
+
+Candidate decays of the final layer: trained together as replicas, judged on validation nodes only.
+
+A candidate's test labels are blinded before training. With a calibrator on top, each validation node is judged by a fit on the
+other folds (`graphcal.study.held_out`).
+
+What weight decay does to accuracy and confidence, by where it acts (arXiv:2505.11335, Figures on lambda and on global decay).
+
+    final    the final layer only, all others at the training's own decay        the paper's lever
+    global   every layer                                                         what people tune otherwise
+    others   every layer but the final one, which keeps the training's own       a reviewer's question
+
+All decays, places and seeds train together as replicas. A sweep is for looking, so it may be measured on test nodes; choosing a
+decay is `tune_decay`'s job and happens on validation nodes.
 """
 
 from __future__ import annotations
@@ -21,16 +35,140 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
+from statistics import stdev
 from typing import Any
 
 import torch
 from torch_geometric.data import Data
 
-from graphcal.core import Recipe
-from graphcal.lab.training import Run, Training
+from graphcal.checks import check_mask
+from graphcal.core import Recipe, blinded
+from graphcal.engine.node_order import kfold
+from graphcal.lab.models import backbone_of
+from graphcal.lab.training import Replica, Run, Training, default_training, train_replicas
 from graphcal.lab.training.trainer import Progress
-from graphcal.lab.tuning.candidates import Candidates, DecayCandidate
+from graphcal.methods import Uncalibrated
+from graphcal.metrics import Scores, mean_scores, score
+from graphcal.study import Study, held_out
+
+FOLDS = 5
+
+
+@dataclass(frozen=True)
+class DecayCandidate:
+    """One decay on the validation nodes, with the scores of every seed."""
+
+    decay: float
+    by_seed: tuple[Scores, ...]
+
+    @cached_property
+    def scores(self) -> Scores:
+        """Means over seeds."""
+        return mean_scores(self.by_seed)
+
+    @property
+    def nll_sd(self) -> float:
+        return stdev(s.nll for s in self.by_seed) if len(self.by_seed) > 1 else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"decay": self.decay, **self.scores.to_dict(), "nll_sd": self.nll_sd}
+
+
+def training_or_default(backbone: Any, training: Training | None) -> Training:
+    """The settings that `train` would use."""
+    return training or default_training(backbone_of(backbone))
+
+
+class Candidates:
+    """The decays tried so far: trained with all seeds as replicas, judged on the validation nodes, kept with their runs."""
+
+    def __init__(
+        self,
+        data: Data,
+        backbone: Any,
+        training: Training | None,
+        seeds: list[int],
+        after: Recipe | None,
+        generator: torch.Generator | None,
+        progress: Progress | None,
+    ) -> None:
+        self.data, self.backbone, self.seeds, self.progress = data, backbone, seeds, progress
+        self.after = after or Uncalibrated()
+        self.training = training_or_default(backbone, training)
+        self.blind = blinded(data)
+        self.blind.num_classes = int(data.get("num_classes") or int(data.y.max()) + 1)
+        self.nodes = int(data.val_mask.sum())
+        generator = generator or torch.Generator().manual_seed(0)
+        self.folds = kfold(self.nodes, FOLDS, generator)
+        self.base = Replica(0).weight_decays(self.training)[1]
+        self.runs: dict[float, list[Run]] = {}
+        self.points: dict[float, DecayCandidate] = {}
+
+    @property
+    def curve(self) -> list[DecayCandidate]:
+        """By falling decay."""
+        return [self.points[decay] for decay in sorted(self.points, reverse=True)]
+
+    def add(self, decays: Sequence[float]) -> None:
+        """Train and judge the decays that are new."""
+        new = [d for d in dict.fromkeys(decays) if d not in self.points]
+        replicas = [Replica(seed, final_weight_decay=d) for d in new for seed in self.seeds]
+        runs = train_replicas(self.blind, self.backbone, self.training, replicas, self.progress)
+        val, y = self.data.val_mask, self.data.y[self.data.val_mask]
+        for k, decay in enumerate(new):
+            own = self.runs[decay] = runs[k * len(self.seeds) : (k + 1) * len(self.seeds)]
+            seen = [held_out(run.outputs, self.after, val, self.folds) for run in own]
+            self.points[decay] = DecayCandidate(decay, tuple(score(log_probs, y) for log_probs in seen))
+
+
+PAPER_DECAYS = (5e-3, 5e-4, 5e-5, 5e-6)
+PLACES = ("final", "global", "others")
+
+
+def sweep_decay(
+    data: Data,
+    backbone: Any = "gcn",
+    training: Training | None = None,
+    decays: Sequence[float] = PAPER_DECAYS,
+    seeds: Iterable[int] = range(3),
+    which: str | Sequence[str] = "both",
+    on: str = "test_mask",
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """One row for each place and decay, with means over seeds and the sd of accuracy and ECE.
+
+    ``which``: final, global, others, several of them, or "both" for the paper's final and global. ``on`` names the mask.
+    """
+    places = ("final", "global") if which == "both" else (which,) if isinstance(which, str) else tuple(which)
+    for place in places:
+        if place not in PLACES:
+            raise ValueError(f"which={place!r} is not one of {', '.join(PLACES)}, both")
+    mask = check_mask(data.get(on), int(data.num_nodes), on)
+    training = training_or_default(backbone, training)
+    seeds = list(seeds)
+    cells = [(place, decay) for place in places for decay in decays]
+    replicas = [_replica(place, decay, seed, training) for place, decay in cells for seed in seeds]
+    runs = train_replicas(data, backbone, training, replicas, progress)
+    study = Study.of([run.outputs for run in runs], {"none": Uncalibrated()}, on=data.val_mask)
+    scores = study.scores(mask)["none"]
+    rows = []
+    for k, (place, decay) in enumerate(cells):
+        own = scores[k * len(seeds) : (k + 1) * len(seeds)]
+        row = {"which": place, "decay": decay, **mean_scores(own).to_dict()}
+        for name in ("accuracy", "ece"):
+            row[f"{name}_sd"] = stdev(getattr(one, name) for one in own) if len(own) > 1 else 0.0
+        rows.append(row)
+    return rows
+
+
+def _replica(place: str, decay: float, seed: int, training: Training) -> Replica:
+    _, own = Replica(seed).weight_decays(training)
+    if place == "final":
+        return Replica(seed, final_weight_decay=decay)
+    return Replica(seed, weight_decay=decay, final_weight_decay=decay if place == "global" else own)
+
 
 FRACTIONS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.0)  # of the base decay: the default grid
 LOWEST = 0.01  # of the base decay: the lower end of the bisection, as far as the paper's sweep goes

@@ -10,7 +10,7 @@ representation and of the inputs (`columns`).
 ``predictions="keep"``: p is projected onto the distributions that keep the prediction, its largest entry t becomes
 sigmoid(a logit t + b), a > 0, and the others are rescaled. Where another class is then ahead of t, the result is halfway
 (geometric mean) between the projection, which has the lowest NLL, and the distribution that caps the others at t, whose confidence is
-right. 
+right.
 Levels: logits and edges; and hidden representation and inputs, where the fit had them. A row without those columns (NaN) gets the
 first level; a row whose neighbourhood is unknown gets p_ts.
 """

@@ -19,9 +19,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from graphcal.lab.engine.activations import elu
 from graphcal.lab.engine.dropout import Dropout
-from graphcal.lab.engine.layers import Linear, init_param
+from graphcal.lab.engine.layers import Linear, elu, init_param
 from graphcal.lab.engine.operators import symmetric
 from graphcal.lab.engine.receptive import ReceptiveField
 from graphcal.lab.models.replicas import ModelConfig, Replicas
