@@ -4,8 +4,8 @@
 
 w(i, c) is the weight of edges from i into c, k_i the degree, K_c the degree of c without i, m the number of edges. All nodes look
 for their best community at once, and a random half of those that gain moves; then communities become nodes. A coarser resolution
-goes on from the communities of the finer one, so they are nested and only the first one reads all edges. Memory is a few copies of
-the edge list. The result depends on ``seed`` and on how the nodes are numbered, and on nothing else.
+goes on from the communities of the finer one, so they are nested and only the first one reads all edges. Memory is a few copies
+of the edge list. The result depends on ``seed`` and on how the nodes are numbered, and on nothing else.
 """
 
 from __future__ import annotations

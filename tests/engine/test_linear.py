@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from conftest import random_graph
 from graphcal.engine.linear import LinearFit, fit_linear, loo_logits, mean_nll, platt_targets, soft_nll
-from small_outputs import linear_outputs, ridge_path
+from small_outputs import linear_outputs
 
 
 @pytest.fixture

@@ -31,7 +31,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-
 # on coefficients of columns of unit size: two equal columns must not make the Hessian singular
 TINY_RIDGE = 1e-10
 MOST_SOLVED = 20  # classes of a system that is solved for every node when it is left out

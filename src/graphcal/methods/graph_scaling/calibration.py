@@ -9,7 +9,7 @@ representation and of the inputs (`columns`).
 
 ``predictions="keep"``: p is projected onto the distributions that keep the prediction, its largest entry t becomes
 sigmoid(a logit t + b), a > 0, and the others are rescaled. Where another class is then ahead of t, the result is halfway
-(geometric mean) between the projection, which has the lowest NLL, and the distribution that caps the others at t, whose confidence is right.
+(geometric mean) between the projection, of lowest NLL, and the distribution that caps the others at t, whose confidence is right.
 
 Levels: logits and edges; and hidden representation and inputs, where the fit had them. A row without those columns (NaN) gets the
 first level; a row whose neighbourhood is unknown gets p_ts.
@@ -91,7 +91,7 @@ class GraphScaled(Calibration):
             one = graph.neighbour_sum(opinions)
             two = graph.neighbour_sum(one)
             parts.append(graph.rows(columns.graph_rows, opinions, one, two, graph.reciprocal))
-        if self.inputs is not None and inputs is not None:
+        if self.directions is not None and inputs is not None:
             along = graph.rows(partial(columns.direction_rows, directions=self.directions), inputs)
             inputs = graph.rows(columns.with_neighbours, along, graph.neighbour_sum(along))
         for components, values in ((self.hidden, hidden), (self.inputs, inputs)):

@@ -2,13 +2,14 @@
 
 For the event "class k", with p_i its probability without the label of i, v_i = p_i (1 - p_i) and residual r_i = y_i - p_i,
 
-    r_i = v_i u_i + noise,  u = sum_l u_l[g_l(i)],  u_l ~ N(0, c tau_l^2);   C_ij = c sum_l tau_l^2 [g_l(i) = g_l(j)] v_i v_j off the
-    diagonal, max(v_i, c v_i^2 sum_l tau_l^2 + .1 v_i) on it;   alpha = C^-1 r
-    u(i)      c sum_l tau_l^2 sum over labelled j in g_l(i) of v_j alpha_j, averaged over c with weight exp(-ln^2 c / .98) N(r; 0, C)
+    r_i = v_i u_i + noise,  u = sum_l u_l[g_l(i)],  u_l ~ N(0, c tau_l^2)
+    C         c sum_l tau_l^2 [g_l(i) = g_l(j)] v_i v_j off the diagonal, max(v_i, c v_i^2 sum_l tau_l^2 + .1 v_i) on it
+    u(i)      c sum_l tau_l^2 sum over labelled j in g_l(i) of v_j alpha_j,  alpha = C^-1 r,
+              averaged over c with weight exp(-ln^2 c / .98) N(r; 0, C)
     u(j) without j   (r_j - alpha_j / (C^-1)_jj) / v_j for a labelled node j, the weights without it likewise
 
-Groups g_l are communities at four resolutions in four random hierarchies, and predicted classes. lambda u_k is added to the logits,
-with the lambda of least leave-one-out NLL.
+Groups g_l are communities at four resolutions in four random hierarchies, and predicted classes. lambda u_k is added to the
+logits, with the lambda of least leave-one-out NLL.
 """
 
 from __future__ import annotations

@@ -89,8 +89,9 @@ class Problem:
 
     def hessian(self, probs: Tensor, dtype: torch.dtype = torch.double) -> Tensor:
         """H (K, K); the block of B by products of pairs of classes with pairs of x, a quarter of the work."""
-        total, pairs = torch.zeros(len(self.size), len(self.size)).to(probs), 0.0
         (c, d), s = self._class_pairs, self.num_shared
+        total = torch.zeros(len(self.size), len(self.size)).to(probs)
+        pairs = torch.zeros(len(c), self.q * (self.q + 1) // 2, dtype=dtype).to(probs.device)
         for nodes, design, shared, x_pairs in self._parts or self._chunks(CHUNK >> 3):
             p = probs[:, nodes]
             bent = p * (shared - (p * shared).sum(1, keepdim=True))  # (F, C, r) A times each shared column
@@ -99,7 +100,7 @@ class Problem:
             p = p.to(dtype)
             curvature = -p[c] * p[d]
             curvature[c == d] += p
-            pairs = pairs + curvature @ x_pairs.T.to(dtype)
+            pairs += curvature @ x_pairs.T.to(dtype)
         total[s:, :s] = total[:s, s:].T
         by_class = pairs[_pair_numbers(self.classes)][:, :, _pair_numbers(self.q)]  # (C, C, q, q)
         total[s:, s:] = by_class.transpose(1, 2).reshape(total[s:, s:].shape)
