@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 from conftest import random_graph
 from graphcal.core import Outputs
-from graphcal.graphs import structure
+from graphcal.graphs import TracedSums, structure
 from graphcal.methods import GraphScaling, TemperatureScaling
 from graphcal.methods.graph_scaling import columns, field, fit
 from graphcal.methods.graph_scaling.calibration import Level, capped, kept, pooled, predicted, stacked, tempered
@@ -604,3 +604,23 @@ def test_field_serves_its_graph_alone_and_is_left_out_where_it_does_not_help():
     assert float(noise.field.abs().max()) < float(fitted.field.abs().max())
     with pytest.raises(ValueError, match="edge_index"):
         GraphScaling(field=True).fit(Outputs(out.logits, Data(y=y, num_nodes=600)), on=graph.val_mask)
+
+
+@pytest.mark.parametrize("predictions", ["free", "keep"])
+def test_it_exports_at_the_level_with_hidden(predictions):
+    out = model_outputs()
+    fitted = GraphScaling(predictions).fit(out, on=out.graph.val_mask)
+
+    class Served(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calibration = fitted
+
+        def forward(self, logits: Tensor, edges: Tensor, train: Tensor, hidden: Tensor) -> Tensor:
+            context = self.calibration.context(logits, TracedSums(edges, train), hidden)
+            return self.calibration.log_probs(logits, context)
+
+    given = (out.logits, structure(out.graph).edge_index, out.graph.train_mask, out.hidden)
+    rows, edges = {0: torch.export.Dim.DYNAMIC}, {1: torch.export.Dim.DYNAMIC}
+    program = torch.export.export(Served(), given, dynamic_shapes=(rows, edges, rows, rows))
+    torch.testing.assert_close(program.module()(*given), fitted(out))

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from graphcal.core import Calibration, Needs, first_largest
+from graphcal.core import Calibration, Needs
 from graphcal.engine.scaling import keep_top
 from graphcal.graphs import Columns, GraphSums
 from graphcal.methods.graph_scaling import columns
@@ -174,7 +174,8 @@ def stacked(plain: Tensor, member: Tensor, stack: Tensor) -> Tensor:
 
 def predicted(logits: Tensor) -> Tensor:
     """The class of the largest logit, the first of equal ones, as a mask (C, n)."""
-    return torch.arange(len(logits), device=logits.device)[:, None] == first_largest(logits)
+    score = (logits == logits.amax(0)) * torch.arange(len(logits), 0, -1).to(logits)[:, None]  # in floats, for ONNX
+    return score == score.amax(0)
 
 
 def kept(log_probs: Tensor, top: Tensor, sigmoid: Tensor) -> Tensor:
