@@ -1,4 +1,4 @@
-"""Write docs/methods.md and the file that `graphcal methods` reads, from the cards: python tools/build_method_docs.py"""
+"""Write docs/methods.md and the files that `graphcal methods` reads, from the cards: python tools/build_method_docs.py"""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from graphcal.cli.completion import CARDS
 from graphcal.cli.methods import described
 from graphcal.methods import CALIBRATORS
 from graphcal.methods.card import Card, idea_of
+from graphcal.plugins import announced
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "methods.md"
-CARDS = ROOT / "src" / "graphcal" / "methods" / "cards.json"
+SOURCE = ROOT / "src" / "graphcal"
 
 HEAD = """# Calibrators
 
@@ -37,10 +39,11 @@ imitate published code, slips included (`ts-cagcn`, `scar-grid`, ...), are added
 """
 
 
-def own_cards() -> dict[str, Card]:
-    """The cards of our own calibrators; installed plug-ins and the reproduction's variants do not belong on the page."""
-    recipes: dict[str, Any] = CALIBRATORS.own
-    return {name: recipe.card for name, recipe in recipes.items()}
+def recipes() -> dict[str, dict[str, Any]]:
+    """Recipes by cards file: the product's, and the laboratory's learned baselines; plug-ins and variants have no card here."""
+    product: dict[str, Any] = CALIBRATORS.own
+    names = [name for name, point in announced("calibrator").items() if point.module == "graphcal.lab.baselines"]
+    return dict(zip(CARDS, (product, {name: CALIBRATORS[name] for name in sorted(names)})))
 
 
 def idea(name: str) -> str:
@@ -76,15 +79,19 @@ def _yes(value: bool) -> str:
 
 
 def page() -> str:
-    cards = own_cards()
+    cards = {name: recipe.card for group in recipes().values() for name, recipe in group.items()}
     return "\n\n".join([HEAD.rstrip(), table(cards), *(section(name, card) for name, card in cards.items())]) + "\n"
 
 
-def cards_file() -> str:
-    return json.dumps({name: described(recipe) for name, recipe in CALIBRATORS.own.items()}, indent=1) + "\n"
+def cards_files() -> dict[Path, str]:
+    """Contents of the cards files."""
+    return {
+        SOURCE / file: json.dumps({name: described(recipe) for name, recipe in group.items()}, indent=1) + "\n"
+        for file, group in recipes().items()
+    }
 
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
-    CARDS.write_text(cards_file(), encoding="utf-8")
-    print(f"wrote {PAGE} and {CARDS}")
+    for file, text in cards_files().items():
+        file.write_text(text, encoding="utf-8")

@@ -14,9 +14,9 @@ from torch_geometric.data import Data
 
 from conftest import random_graph
 from graphcal.core import Outputs
-from graphcal.graphs import structure
+from graphcal.graphs import TracedSums, structure
 from graphcal.methods import GraphScaling, TemperatureScaling
-from graphcal.methods.graph_scaling import columns, fit
+from graphcal.methods.graph_scaling import columns, field, fit
 from graphcal.methods.graph_scaling.calibration import Level, capped, kept, pooled, predicted, stacked, tempered
 from graphcal.methods.graph_scaling.columns import Components, Design
 from graphcal.methods.graph_scaling.fit import Problem
@@ -547,3 +547,80 @@ def test_fits_run_on_one_thread(monkeypatch):
 def test_another_word_for_predictions_is_refused():
     with pytest.raises(ValueError, match="kept"):
         GraphScaling(predictions="kept")
+
+
+# ------------------------------------------------------------------------------------------------- the residual field
+
+
+def field_problem() -> tuple[Tensor, Tensor, Tensor]:
+    """Residual, variance and shared groups of 60 labelled nodes."""
+    g = draw(8)
+    p = 0.1 + 0.8 * torch.rand(60, generator=g).double()
+    groups = torch.stack([torch.randint(0, k, (60,), generator=g) for k in (20, 5)])
+    y = (torch.rand(60, generator=g) < p + 0.3 * (groups[1] - 2) * p * (1 - p)).double()
+    return y - p, p * (1 - p), field.shared(groups, torch.tensor([0.8, 0.5]).double())
+
+
+def test_the_field_without_a_node_equals_twenty_deletions():
+    """Leave-one-out in closed form, weights of the strengths included, is what a fit without the node says about it."""
+    residual, v, together = field_problem()
+    _, left_out = field.kriged(residual, v, together)
+    for node in range(0, 60, 3):
+        others = torch.arange(60) != node
+        beta, _ = field.kriged(residual[others], v[others], together[others][:, others])
+        torch.testing.assert_close(left_out[node], together[node, others] @ beta)
+
+
+def test_the_field_finds_what_a_community_shares():
+    residual, v, together = field_problem()
+    beta, _ = field.kriged(residual, v, together)
+    shared = torch.corrcoef(torch.stack([together @ (v * residual), together @ beta]))[0, 1]
+    assert float(shared) > 0.8
+    noise, _ = field.kriged(residual[torch.randperm(60, generator=draw(1))], v, together)
+    assert float((together @ noise).norm()) < float((together @ beta).norm())
+
+
+def test_field_serves_its_graph_alone_and_is_left_out_where_it_does_not_help():
+    graph = random_graph(nodes=600, val=250)
+    out = model_outputs(graph)
+    ring = torch.arange(600) // 100  # six regions in which one class is missed by the model
+    y = torch.where(torch.rand(600, generator=draw(5)) < 0.7, ring % 4, graph.y)
+    source = torch.arange(600).repeat(8)
+    region_edges = torch.stack([source, 100 * ring[source] + torch.randint(0, 100, (4800,), generator=draw(6))])
+    graph.y, graph.edge_index = y, region_edges
+    hidden_regions = Outputs(out.logits, graph)
+    plain, fitted = (r.fit(hidden_regions, on=graph.val_mask) for r in (GraphScaling(), GraphScaling(field=True)))
+    assert fitted.needs.same_graph and not plain.needs.same_graph
+    test = graph.test_mask
+    assert nll_loss(fitted(hidden_regions)[test], y[test]) < nll_loss(plain(hidden_regions)[test], y[test]) - 0.05
+    fewer = graph.clone()
+    fewer.edge_index = region_edges[:, 1:]
+    with pytest.raises(ValueError, match="graph it was fitted on"):
+        fitted(replace(hidden_regions, graph=fewer))
+    keep = GraphScaling("keep", field=True).fit(hidden_regions, on=graph.val_mask)
+    assert torch.equal(keep(hidden_regions).argmax(-1), hidden_regions.pred)
+    graph.y = graph.y[torch.randperm(600, generator=draw(7))]
+    noise = GraphScaling(field=True).fit(replace(hidden_regions, graph=graph), on=graph.val_mask)
+    assert float(noise.field.abs().max()) < float(fitted.field.abs().max())
+    with pytest.raises(ValueError, match="edge_index"):
+        GraphScaling(field=True).fit(Outputs(out.logits, Data(y=y, num_nodes=600)), on=graph.val_mask)
+
+
+@pytest.mark.parametrize("predictions", ["free", "keep"])
+def test_it_exports_at_the_level_with_hidden(predictions):
+    out = model_outputs()
+    fitted = GraphScaling(predictions).fit(out, on=out.graph.val_mask)
+
+    class Served(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calibration = fitted
+
+        def forward(self, logits: Tensor, edges: Tensor, train: Tensor, hidden: Tensor) -> Tensor:
+            context = self.calibration.context(logits, TracedSums(edges, train), hidden)
+            return self.calibration.log_probs(logits, context)
+
+    given = (out.logits, structure(out.graph).edge_index, out.graph.train_mask, out.hidden)
+    rows, edges = {0: torch.export.Dim.DYNAMIC}, {1: torch.export.Dim.DYNAMIC}
+    program = torch.export.export(Served(), given, dynamic_shapes=(rows, edges, rows, rows))
+    torch.testing.assert_close(program.module()(*given), fitted(out))

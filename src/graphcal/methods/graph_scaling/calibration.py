@@ -9,8 +9,8 @@ representation and of the inputs (`columns`).
 
 ``predictions="keep"``: p is projected onto the distributions that keep the prediction, its largest entry t becomes
 sigmoid(a logit t + b), a > 0, and the others are rescaled. Where another class is then ahead of t, the result is halfway
-(geometric mean) between the projection, which has the lowest NLL, and the distribution that caps the others at t, whose confidence is
-right.
+(geometric mean) between the projection, of lowest NLL, and the distribution that caps the others at t, whose confidence is right.
+
 Levels: logits and edges; and hidden representation and inputs, where the fit had them. A row without those columns (NaN) gets the
 first level; a row whose neighbourhood is unknown gets p_ts.
 """
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from graphcal.core import Calibration, Needs, first_largest
+from graphcal.core import Calibration, Needs
 from graphcal.engine.scaling import keep_top
 from graphcal.graphs import Columns, GraphSums
 from graphcal.methods.graph_scaling import columns
@@ -65,10 +65,16 @@ class GraphScaled(Calibration):
     hidden: Components | None
     inputs: Components | None
     directions: Tensor | None  # (D, k) singular directions of the inputs
+    field: Tensor | None  # (N, C) shift of the logits on the graph of the fit
 
     @property
     def needs(self) -> Needs:  # type: ignore[override]
-        return Needs(edges=self.edges, hidden=self.hidden is not None, inputs=self.inputs is not None)
+        return Needs(
+            edges=self.edges,
+            hidden=self.hidden is not None,
+            inputs=self.inputs is not None,
+            same_graph=self.field is not None,
+        )
 
     @property
     def level(self) -> str:
@@ -85,26 +91,32 @@ class GraphScaled(Calibration):
             one = graph.neighbour_sum(opinions)
             two = graph.neighbour_sum(one)
             parts.append(graph.rows(columns.graph_rows, opinions, one, two, graph.reciprocal))
-        if self.inputs is not None and inputs is not None:
+        if self.directions is not None and inputs is not None:
             along = graph.rows(partial(columns.direction_rows, directions=self.directions), inputs)
             inputs = graph.rows(columns.with_neighbours, along, graph.neighbour_sum(along))
         for components, values in ((self.hidden, hidden), (self.inputs, inputs)):
             if components is not None:
                 absent = partial(_absent, width=components.rotation.shape[1])
                 parts.append(graph.rows(absent, logits) if values is None else graph.rows(components.rows, values))
+        if self.field is not None:
+            absent = partial(_absent, width=self.field.shape[1])
+            parts.append(self.field if graph.num_nodes == len(self.field) else graph.rows(absent, logits))
         return graph.rows(_side_by_side, logits, *parts)
 
     def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
         """Log-probabilities (C, n) of logits (C, n) and context (K, n)."""
         z, top = logits - logits.mean(0), predicted(logits) if self.predictions == "keep" else None
-        around, extra = context.to(z).split([self.width, len(context) - self.width])
+        tail = 0 if self.field is None else len(z)
+        around, extra, field = context.to(z).split([self.width, len(context) - self.width - tail, tail])
         plain = (self.scale.to(z) * z).log_softmax(0)
         log_probs, traced = plain, _is_traced(z)
         present = extra.isfinite().all(0) & (self.extra is not None)
         if traced or not bool(present.all()):
-            log_probs = _mixture(self.base, plain, self.design(z, around), top)
+            log_probs = _mixture(self.base, plain, self.design(z, around), field, top)
         if self.extra is not None and (traced or bool(present.any())):
-            log_probs = torch.where(present, _mixture(self.extra, plain, self.design(z, around, extra), top), log_probs)
+            log_probs = torch.where(
+                present, _mixture(self.extra, plain, self.design(z, around, extra), field, top), log_probs
+            )
         if self.edges:
             log_probs = torch.where(around[0].isnan(), plain, log_probs)
         return log_probs if top is None else keep_top(log_probs, top.to(log_probs))
@@ -143,8 +155,9 @@ def _side_by_side(logits: Tensor, *parts: Tensor) -> Tensor:
     return torch.cat([logits[:, :0], *(part.to(logits) for part in parts)], 1)
 
 
-def _mixture(level: Level, plain: Tensor, design: Design, top: Tensor | None) -> Tensor:
+def _mixture(level: Level, plain: Tensor, design: Design, field: Tensor, top: Tensor | None) -> Tensor:
     log_probs = stacked(plain, level.member(design), level.stack.to(plain))
+    log_probs = (log_probs + field.nan_to_num()).log_softmax(0) if len(field) else log_probs
     return log_probs if top is None else kept(log_probs, top, level.top.to(plain))
 
 
@@ -161,7 +174,8 @@ def stacked(plain: Tensor, member: Tensor, stack: Tensor) -> Tensor:
 
 def predicted(logits: Tensor) -> Tensor:
     """The class of the largest logit, the first of equal ones, as a mask (C, n)."""
-    return torch.arange(len(logits), device=logits.device)[:, None] == first_largest(logits)
+    score = (logits == logits.amax(0)) * torch.arange(len(logits), 0, -1).to(logits)[:, None]  # in floats, for ONNX
+    return score == score.amax(0)
 
 
 def kept(log_probs: Tensor, top: Tensor, sigmoid: Tensor) -> Tensor:

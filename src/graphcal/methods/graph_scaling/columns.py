@@ -136,7 +136,7 @@ def direction_rows(inputs: Tensor, directions: Tensor) -> Tensor:
 def lengths(x: Tensor) -> Tensor:
     """Length of every row of X, dense or sparse."""  # (n, 1)
     if x.layout == torch.strided:
-        return x.norm(dim=1, keepdim=True)
+        return x.square().sum(1, keepdim=True).sqrt()
     entries = x.to_sparse_coo().coalesce()
     squares = torch.zeros(len(x)).to(entries.values()).index_add_(0, entries.indices()[0], entries.values().square())
     return squares.sqrt()[:, None]
@@ -151,7 +151,8 @@ def singular_directions(x: Tensor, count: int = DIRECTIONS, rounds: int = 6) -> 
     for _ in range(rounds):
         basis = torch.linalg.qr(x.T @ (weight * (x @ torch.linalg.qr(basis)[0])))[0]
     along = x @ basis
-    return basis @ torch.linalg.eigh(along.T @ (weight * along))[1].flip(1)[:, :count]
+    first: Tensor = torch.linalg.eigh(along.T @ (weight * along))[1].flip(1)[:, :count]
+    return basis @ first
 
 
 def with_neighbours(along: Tensor, around: Tensor) -> Tensor:

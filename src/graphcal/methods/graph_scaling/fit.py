@@ -24,7 +24,7 @@ from graphcal.core import Outputs, fitted_on, fitting_nodes
 from graphcal.engine.linear import fit_linear, loo_logits, platt_targets
 from graphcal.engine.node_order import canonical_order
 from graphcal.engine.threads import one_thread
-from graphcal.graphs import graph_sums, isolated_nodes
+from graphcal.graphs import graph_sums, isolated_nodes, structure
 from graphcal.methods.card import Card
 from graphcal.methods.graph_scaling import columns
 from graphcal.methods.graph_scaling.calibration import (
@@ -37,6 +37,7 @@ from graphcal.methods.graph_scaling.calibration import (
     top_odds,
 )
 from graphcal.methods.graph_scaling.columns import CHUNK, Components, Design
+from graphcal.methods.graph_scaling.field import residual_field
 from graphcal.methods.temperature import fit_scale
 from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
 
@@ -88,8 +89,9 @@ class Problem:
 
     def hessian(self, probs: Tensor, dtype: torch.dtype = torch.double) -> Tensor:
         """H (K, K); the block of B by products of pairs of classes with pairs of x, a quarter of the work."""
-        total, pairs = torch.zeros(len(self.size), len(self.size)).to(probs), 0.0
         (c, d), s = self._class_pairs, self.num_shared
+        total = torch.zeros(len(self.size), len(self.size)).to(probs)
+        pairs = torch.zeros(len(c), self.q * (self.q + 1) // 2, dtype=dtype).to(probs.device)
         for nodes, design, shared, x_pairs in self._parts or self._chunks(CHUNK >> 3):
             p = probs[:, nodes]
             bent = p * (shared - (p * shared).sum(1, keepdim=True))  # (F, C, r) A times each shared column
@@ -98,7 +100,7 @@ class Problem:
             p = p.to(dtype)
             curvature = -p[c] * p[d]
             curvature[c == d] += p
-            pairs = pairs + curvature @ x_pairs.T.to(dtype)
+            pairs += curvature @ x_pairs.T.to(dtype)
         total[s:, :s] = total[:s, s:].T
         by_class = pairs[_pair_numbers(self.classes)][:, :, _pair_numbers(self.q)]  # (C, C, q, q)
         total[s:, s:] = by_class.transpose(1, 2).reshape(total[s:, s:].shape)
@@ -326,6 +328,8 @@ class GraphScaling:
         Use the representation that enters the final linear map, where the model shows it.
     inputs : bool, default=False
         Use the input features ``x`` as well.
+    field : bool, default=False
+        Add the residuals that communities share (`graphcal.methods.graph_scaling.field`). It then serves this graph alone.
 
     >>> import graphcal as gc
     >>> out = gc.example()
@@ -341,6 +345,7 @@ class GraphScaling:
     predictions: str = "free"
     hidden: bool = True
     inputs: bool = False
+    field: bool = False
 
     card: ClassVar[Card] = Card(
         title="Graph scaling (ours)",
@@ -376,12 +381,22 @@ class GraphScaling:
             best = base = fit_level(design, z, y, scale, groups, {})
             if len(extra):
                 present = extra.isfinite().all(0)
-                z, y, design = z[:, present], y[present], reader.design(z, around, extra).part(present)
+                design, nodes = reader.design(z, around, extra).part(present), nodes[present]
+                z, y = z[:, present], y[present]
                 parts = {"hidden": reader.hidden, "inputs": reader.inputs}
                 groups += [name for name, part in parts.items() if part is not None for _ in part.low]
                 best = fit_level(design, z, y, scale, groups, base.lambdas)
             levels = {"base": base.level, "extra": best.level if len(extra) else None}
-            note = f"level: {reader.level}; {_gain(best, z, y)}{_selection(out, on, reader, context)}"
+            note = f"level: {reader.level}; {_gain(best, z, y)}"
+            if self.field:
+                state["field"], left_out, amount = residual_field(
+                    structure(out.graph).edge_index, out.pred, nodes[best.nodes], best.log_probs, y[best.nodes]
+                )
+                log_probs = (best.log_probs + left_out).log_softmax(0)
+                best.level.top.copy_(fit_top(log_probs, predicted(z[:, best.nodes]), y[best.nodes]))
+                nll = -float(log_probs.gather(0, y[best.nodes][None]).mean())
+                note += f"; residual field times {amount:g}: leave-one-out NLL {nll:.4f}"
+            note += _selection(out, on, reader, context)
             return GraphScaled(**state, **levels, predictions=self.predictions, note=note, **fitted_on(out, on))
 
     def _reading(self, out: Outputs, nodes: Tensor) -> dict[str, Any]:
@@ -389,7 +404,13 @@ class GraphScaling:
         x, graph = out.graph.get("x") if self.inputs else None, graph_sums(out.graph)
         if self.inputs and x is None:
             raise ValueError("inputs=True needs node features, but the graph has no x.")
-        state: dict[str, Any] = {"edges": graph is not None, "hidden": None, "inputs": None, "directions": None}
+        state: dict[str, Any] = {
+            "edges": graph is not None,
+            "hidden": None,
+            "inputs": None,
+            "directions": None,
+            "field": None,
+        }
         num_hidden, num_inputs = columns.component_counts(
             out.num_classes, self.hidden and out.hidden is not None, self.inputs
         )
