@@ -69,7 +69,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Path]]:
     """A web server of one folder, without encryption, which downloads then allow."""
-    from graphcal.lab.datasets import fetch
+    from graphcal.lab.datasets import _fetch as fetch
 
     monkeypatch.setattr(fetch, "SCHEMES", ("http", "https"))
     folder = tmp_path / "web"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from graphcal.lab.datasets._raw import read_planetoid
 from graphcal.lab.datasets.arrays import digest, load_npz, save_npz
-from graphcal.lab.datasets.raw import read_planetoid
 
 TARGET = Path(__file__).resolve().parent.parent / "src/graphcal/lab/datasets/data/citeseer.npz"
 

@@ -116,7 +116,7 @@ def arxiv(folder: Path, rng: random.Random) -> None:
 
 def raw_reader(function: str, file: str) -> Callable[[Path], Any]:
     def read(folder: Path) -> Any:
-        from graphcal.lab.datasets import raw
+        from graphcal.lab.datasets import _raw as raw
 
         return getattr(raw, function)(folder / file)
 
@@ -276,7 +276,7 @@ def planetoid(folder: Path, rng: random.Random) -> None:
 
 
 def read_planetoid(folder: Path) -> Any:
-    from graphcal.lab.datasets.raw import read_planetoid
+    from graphcal.lab.datasets._raw import read_planetoid
 
     parts = json.loads((folder / "parts.json").read_text())
     return read_planetoid(lambda name: parts[name].encode("utf-8" if name == "test.index" else "latin1", "replace"))

@@ -208,7 +208,7 @@ def main() -> None:
     asked = parser.parse_args()
     import torch
 
-    import graphcal.lab.bench.runner
+    import graphcal.lab.bench._runner
     import graphcal.lab.pipeline  # noqa: F401 (loaded before the forks)
 
     torch.set_num_threads(1)

@@ -12,9 +12,9 @@ from torch_geometric.data import Data
 
 from conftest import random_graph
 from graphcal.core import Outputs
-from graphcal.lab.bench import runner
+from graphcal.lab.bench import _runner as runner
+from graphcal.lab.bench._runner import with_fitting_nodes
 from graphcal.lab.bench.engines import Serial
-from graphcal.lab.bench.runner import with_fitting_nodes
 from graphcal.lab.bench.session import Session, status
 from graphcal.lab.bench.spec import jobs_of
 from graphcal.methods import CALIBRATORS, TemperatureScaling

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from planetoid_small import planetoid_files
 
+from graphcal.lab.datasets._raw import read_planetoid
 from graphcal.lab.datasets.arrays import GraphArrays, digest, load_npz, save_npz, symmetrise
-from graphcal.lab.datasets.raw import read_planetoid
 
 
 def test_the_layout_survives_a_round_trip(tmp_path: Path) -> None:

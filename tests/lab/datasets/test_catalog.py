@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from planetoid_small import planetoid_files
 
 from graphcal.lab.datasets import catalog, load
+from graphcal.lab.datasets._raw import PARTS, read_planetoid
 from graphcal.lab.datasets.arrays import GraphArrays, digest, save_npz
 from graphcal.lab.datasets.catalog import CatalogEntry
-from graphcal.lab.datasets.raw import PARTS, read_planetoid
 
 
 def test_counts_are_asserted(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from graphcal.lab.datasets import fetch as fetching
+from graphcal.lab.datasets import _fetch as fetching
 
 
 @pytest.mark.parametrize("name", ["cora", "corafull", "arxiv-year", "chameleon-filtered", "squirrel", "photo", "cs"])

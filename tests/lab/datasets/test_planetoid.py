@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from planetoid_small import planetoid_files
 
-from graphcal.lab.datasets.raw import read_planetoid, unpickle
+from graphcal.lab.datasets._raw import read_planetoid, unpickle
 
 
 def test_planetoid_files_are_put_back_in_order() -> None:

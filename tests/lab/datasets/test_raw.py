@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from graphcal.lab.datasets import _fetch as fetching
 from graphcal.lab.datasets import catalog
-from graphcal.lab.datasets import fetch as fetching
-from graphcal.lab.datasets.raw import read_arxiv_year, read_benchmark, read_heterophilous, year_buckets
+from graphcal.lab.datasets._raw import read_arxiv_year, read_benchmark, read_heterophilous, year_buckets
 
 
 def write_benchmark(path: Path) -> None:

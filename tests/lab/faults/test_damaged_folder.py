@@ -13,10 +13,10 @@ import torch
 from small_preset import CELL, small
 from small_session import small_session
 
+from graphcal.lab.bench._runner import _is_sound
 from graphcal.lab.bench.engines import Serial
 from graphcal.lab.bench.files import csv_of_methods, csv_of_runs, latex
 from graphcal.lab.bench.records import Store
-from graphcal.lab.bench.runner import _is_sound
 from graphcal.lab.bench.session import Session, status
 from graphcal.lab.bench.spec import canonical
 
@@ -78,11 +78,11 @@ def test_a_damaged_cell_is_named_and_set_aside(kind: str, case: str, damaged: Se
     key = key_of(damaged)
     path = damaged.store.record_path(key) if kind == "record" else damaged.store.nodes_path(key)
     (RECORD if kind == "record" else NODES)[case](path)
-    healed = damaged.heal()
+    healed = damaged.quarantine_damaged()
     assert list(healed) == [key]
     assert str(path) in healed[key]
     assert [cell.key for cell in damaged.unfinished()] == [key], "only this cell is computed again"
-    assert damaged.heal() == {}
+    assert damaged.quarantine_damaged() == {}
     assert list((damaged.store.folder / "damaged").iterdir()), "it is there to be looked at"
 
 
@@ -145,13 +145,13 @@ def test_failed_is_what_is_not_finished(tmp_path: Path) -> None:
 
 
 def test_the_tables_of_tensors_know_their_own_digest(tmp_path: Path) -> None:
-    from graphcal.lab.bench.records import sealed, unsealed
+    from graphcal.lab.bench.records import read_checked, with_checksum
 
     path = tmp_path / "t.safetensors"
-    path.write_bytes(sealed({"a": torch.arange(3.0)}, {"base": canonical([1])}))
-    tensors, about = unsealed(path)
+    path.write_bytes(with_checksum({"a": torch.arange(3.0)}, {"base": canonical([1])}))
+    tensors, about = read_checked(path)
     assert tensors["a"].tolist() == [0, 1, 2]
     assert about["base"] == "[1]"
     flip(path)
     with pytest.raises(ValueError, match=r"t\.safetensors: .*not what was written"):
-        unsealed(path)
+        read_checked(path)

@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 
 import graphcal
 from graphcal.files import MEMORY, allowed_memory, read_at_most, read_text
-from graphcal.lab.datasets.raw import read_planetoid, unpickle
+from graphcal.lab.datasets._raw import read_planetoid, unpickle
 
 NODES = 150
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from planetoid_small import planetoid_files
 
-from graphcal.lab.datasets import catalog, fetch
-from graphcal.lab.datasets.fetch import download
+from graphcal.lab.datasets import _fetch as fetch
+from graphcal.lab.datasets import catalog
+from graphcal.lab.datasets._fetch import download
 
 Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
 

@@ -28,7 +28,7 @@ def guarded(code: str) -> None:
 def test_import_and_the_main_job_open_no_socket() -> None:
     """The same guard stops a download first, so the test can fail."""
     guarded(
-        "from pathlib import Path\nimport tempfile\nimport graphcal\nfrom graphcal.lab.datasets.fetch import download\n"
+        "from pathlib import Path\nimport tempfile\nimport graphcal\nfrom graphcal.lab.datasets._fetch import download\n"
         "from graphcal.lab.training import Training\n"
         "try:\n    download('https://127.0.0.1:9/x', Path(tempfile.mkdtemp()) / 'x')\n"
         "except (AssertionError, ConnectionError) as seen:\n    assert 'a socket was opened' in str(seen), seen\n"

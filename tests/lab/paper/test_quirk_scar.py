@@ -69,7 +69,7 @@ def test_the_official_gat_code_mixes_before_attention():
     leaked = (moved - out.logits.log_softmax(-1))[graph.train_mask].abs().amax(-1)
     assert (leaked > 1e-4).any()  # a neighbour's shift reaches training nodes through attention
     assert not torch.allclose(moved, after, atol=1e-3)  # so it is not Eq. 10
-    with pytest.raises(ValueError, match="needs the outputs of graphcal.train"):
+    with pytest.raises(ValueError, match="needs the outputs of graphcal.lab.train"):
         SCARofGATCode(0.2, 0.4).fit(out, graph.val_mask)(replace(out, model=None))
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch_geometric.nn.models import GCN as PyGGCN
 
 from graphcal.lab.training import History, Training, train
-from graphcal.lab.training.loop import EarlyStopping
+from graphcal.lab.training._loop import EarlyStopping
 from graphcal.methods.temperature import fit_scale
 
 QUICK = Training(hidden_channels=8, epochs=30, patience=None)

@@ -7,7 +7,7 @@ import torch
 
 from graphcal.lab.models import GCN, GCNII, ModelConfig
 from graphcal.lab.training import Replica, Training, train, train_replicas
-from graphcal.lab.training.loop import StackedAdam
+from graphcal.lab.training._loop import StackedAdam
 
 QUICK = Training(hidden_channels=8, epochs=30, patience=None)
 

@@ -48,7 +48,7 @@ from typing import Any
 
 from graphcal.files import CELLS, RUNS, read_toml, reading
 from graphcal.lab.bench import preset_files
-from graphcal.plugins import Names, taken_out
+from graphcal.plugins import Names, announced, taken_out
 
 Found = dict[str, Any]
 KEYS = ("table", "where", "called", "columns", "every", "remarks")
@@ -268,7 +268,9 @@ def _methods(preset: str, wanted: Sequence[str] | str, defined: Mapping[str, Any
 
     if "all" in ([wanted] if isinstance(wanted, str) else wanted):  # those of this library, and what is named beside
         others = _methods(preset, [name for name in wanted if name != "all"], defined) if wanted != "all" else {}
-        return {**{name: {"title": name, "calibrator": name} for name in CALIBRATORS.own}, **others}
+        points = announced("calibrator")
+        baselines = sorted(name for name in points if points[name].module == "graphcal.lab.baselines")
+        return {**{name: {"title": name, "calibrator": name} for name in (*CALIBRATORS.own, *baselines)}, **others}
     known = {**{name: {"calibrator": name} for name in CALIBRATORS}, **defined}
     missing = [method for method in wanted if method not in known]
     if missing:

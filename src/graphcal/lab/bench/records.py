@@ -11,8 +11,8 @@ a folder, and a kill at any moment loses at most the cells in flight. What was m
 (``seconds``) are apart: the first is the same on every run, the second is not.
 
 Nothing in the folder is believed. A record whose cell is not the one it is named after, one that cannot be read or lacks a
-part, a nodes file whose SHA-256 is not the one it was written with: `heal` moves them into FOLDER/damaged and their cells are
-computed again.
+part, a nodes file whose SHA-256 is not the one it was written with: `quarantine_damaged` moves them into FOLDER/damaged
+and their cells are computed again.
 """
 
 from __future__ import annotations
@@ -88,15 +88,15 @@ def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and abs(value) < 1e300 and math.isfinite(value))
 
 
-def sealed(tensors: Mapping[str, Tensor], about: Mapping[str, str] | None = None) -> bytes:
+def with_checksum(tensors: Mapping[str, Tensor], about: Mapping[str, str] | None = None) -> bytes:
     """A safetensors file that knows the SHA-256 of its tensors."""
     from safetensors.torch import save
 
     return save(dict(tensors), {**(about or {}), "sha256": tensor_checksum(tensors)})
 
 
-def unsealed(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a sealed file and what is said about them; a file that is damaged is named."""
+def read_checked(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata of a file made by `with_checksum`; a damaged file raises an error that names it."""
     from safetensors import safe_open
 
     with reading(path, "a sound file of tensors"):
@@ -142,7 +142,9 @@ class Store:
 
     def put(self, cell: Cell, record: Record, log_probs: Tensor, y: Tensor) -> None:
         """The record last: with it the cell is finished."""
-        write_atomically(self.nodes_path(cell.key), sealed({"log_probs": log_probs.contiguous(), "y": y.contiguous()}))
+        write_atomically(
+            self.nodes_path(cell.key), with_checksum({"log_probs": log_probs.contiguous(), "y": y.contiguous()})
+        )
         write_atomically(self.record_path(cell.key), (canonical(record.to_dict()) + "\n").encode())
         with contextlib.suppress(FileNotFoundError):
             self.failure_path(cell.key).unlink()
@@ -157,7 +159,7 @@ class Store:
         with reading(path, "a sound record; remove it, and the cell is computed again"):
             return checked_record(json.loads(read_text(path), parse_constant=_refuse_constant), key)
 
-    def heal(self, keys: Iterable[str]) -> dict[str, str]:
+    def quarantine_damaged(self, keys: Iterable[str]) -> dict[str, str]:
         """Move damaged files of these finished cells into FOLDER/damaged: key and reason. Their cells count as unfinished."""
         found = {}
         for key in keys:
@@ -193,7 +195,7 @@ class Store:
     def nodes(self, key: str) -> tuple[Tensor, Tensor]:
         """(log-probabilities, labels) of the test nodes."""
         path = self.nodes_path(key)
-        nodes, _ = unsealed(path)
+        nodes, _ = read_checked(path)
         log_probs, y = nodes.get("log_probs"), nodes.get("y")
         if log_probs is None or y is None or log_probs.dim() != 2 or y.shape != log_probs.shape[:1]:
             raise ValueError(f"{path}: expected log_probs (N, C) and y (N,)")

@@ -162,19 +162,19 @@ class Session:
         self.costs.learn(self.store.finished(), self.store)
         return self.costs.left(self.todo(), self.store)
 
-    def heal(self) -> dict[str, str]:
+    def quarantine_damaged(self) -> dict[str, str]:
         """Make the folder fit to go on with: it takes files, what a kill left half-written is gone, damaged records are set
         aside. Gives key and reason of the cells that will be computed again."""
         folder = self.store.folder
         check_writable(folder)
         for part in ("records", "failed", "cache", "plans"):
             sweep(folder / part)
-        return self.store.heal(sorted(self.store.entries() & self.cells.keys()))
+        return self.store.quarantine_damaged(sorted(self.store.entries() & self.cells.keys()))
 
     def run(self, engine: Engine, tick: Tick) -> None:
-        from graphcal.lab.bench.runner import run_jobs
+        from graphcal.lab.bench._runner import run_jobs
 
-        self.heal()
+        self.quarantine_damaged()
         run_jobs(jobs_of(self.todo()), self.store, engine, tick)
 
     def remember(self) -> None:

@@ -84,7 +84,7 @@ def bench(
     count = 1 if engine == "serial" else workers or _cores()
     if dry_run:
         return _estimate(session, count, console)
-    for fault in session.heal().values():
+    for fault in session.quarantine_damaged().values():
         console.print(f"Damaged, computed again: {fault}", markup=False, highlight=False)
     session.remember()
     interrupted = _run(session, chosen, count)

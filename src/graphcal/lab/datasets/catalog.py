@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from graphcal.lab.datasets._fetch import download_of, fetch
 from graphcal.lab.datasets.arrays import GraphArrays, digest, load_npz, save_npz
-from graphcal.lab.datasets.fetch import download_of, fetch
 from graphcal.plugins import choices
 
 

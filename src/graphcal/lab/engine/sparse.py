@@ -25,7 +25,7 @@ a block's numbers in a core's own cache.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,10 +34,6 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu
 
 from graphcal.graphs import sparse_csr
-
-if TYPE_CHECKING:
-    from graphcal.lab.engine.sparse import Sparse
-
 
 # up to this many entries the index is repeated for the whole stack (32 MB), above it is looped over
 STACKED = 4_000_000

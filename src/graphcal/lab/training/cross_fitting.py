@@ -55,7 +55,7 @@ def cross_fit(
     labelled = (data.train_mask | data.val_mask).nonzero().flatten()
     if not 2 <= folds <= len(labelled):
         raise ValueError(f"folds must be from 2 to the number of labelled nodes, {len(labelled)}; got {folds}")
-    fold = deal(data.y, data.train_mask, labelled, folds, seed)
+    fold = stratified_folds(data.y, data.train_mask, labelled, folds, seed)
     unseen = [torch.zeros_like(data.train_mask) for _ in range(folds)]
     for k, mask in enumerate(unseen):
         mask[labelled[fold == k]] = True
@@ -64,7 +64,7 @@ def cross_fit(
     return CrossFit(side_by_side(data, runs, replicas, unseen), torch.cat(unseen))
 
 
-def deal(y: Tensor, train: Tensor, labelled: Tensor, folds: int, seed: int) -> Tensor:
+def stratified_folds(y: Tensor, train: Tensor, labelled: Tensor, folds: int, seed: int) -> Tensor:
     """The fold of each labelled node: training and validation nodes of each class are dealt out in turn."""  # (n,)
     order = torch.randperm(len(labelled), generator=torch.Generator().manual_seed(seed))
     kind = 2 * y[labelled[order]] + train[labelled[order]].long()

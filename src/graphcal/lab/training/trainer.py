@@ -34,7 +34,7 @@ from graphcal.lab.engine.features import FirstProductCache
 from graphcal.lab.engine.receptive import GraphInput, ReceptiveField, full_graph, receptive_fields
 from graphcal.lab.models import Backbone, ModelConfig, TrainedGNN, backbone_of
 from graphcal.lab.models.replicas import graph_input
-from graphcal.lab.training.loop import EarlyStopping, History, fit
+from graphcal.lab.training._loop import EarlyStopping, History, fit
 from graphcal.lab.training.losses import Targets
 from graphcal.lab.training.settings import Replica, Training, default_training
 

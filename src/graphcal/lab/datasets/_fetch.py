@@ -41,8 +41,8 @@ from graphcal.files import (
     read_toml,
     write_atomically,
 )
+from graphcal.lab.datasets._raw import PARTS, read_arxiv_year, read_benchmark, read_heterophilous, read_planetoid
 from graphcal.lab.datasets.arrays import GraphArrays
-from graphcal.lab.datasets.raw import PARTS, read_arxiv_year, read_benchmark, read_heterophilous, read_planetoid
 
 SCHEMES = ("https",)
 CHUNK = 1 << 16

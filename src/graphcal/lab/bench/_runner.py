@@ -30,7 +30,7 @@ from graphcal.core import FinalLayer, Outputs
 from graphcal.engine.threads import one_thread
 from graphcal.files import write_atomically
 from graphcal.lab.bench.engines import Engine, JobResult, Tick
-from graphcal.lab.bench.records import Record, Store, sealed, unsealed
+from graphcal.lab.bench.records import Record, Store, read_checked, with_checksum
 from graphcal.lab.bench.spec import Cell, Job, RunId, TrainingGroup, canonical
 from graphcal.lab.datasets import load
 from graphcal.lab.models import BACKBONES, ModelConfig, Replicas, TrainedGNN
@@ -81,7 +81,7 @@ def models_of(base: TrainingGroup, store: Store, graphs: Graphs) -> Models:
 def _is_sound(base: TrainingGroup, path: Path) -> bool:
     """Whole, of this training and no other, with what every run needs."""
     try:
-        tensors, about = unsealed(path)
+        tensors, about = read_checked(path)
         config, seconds = json.loads(about["config"]), float(about["seconds"])
     except (ValueError, KeyError, FileNotFoundError):
         return False
@@ -114,7 +114,7 @@ def _train(base: TrainingGroup, path: Path, graphs: Graphs) -> None:
         tensors |= {f"{number}/{name}": t.detach().contiguous().clone() for name, t in kept.items() if t is not None}
     config = asdict(_replicas(runs[0]).config)
     about = {"base": canonical(asdict(base)), "seconds": repr(seconds), "config": canonical(config)}
-    write_atomically(path, sealed(tensors, about))
+    write_atomically(path, with_checksum(tensors, about))
 
 
 def _replicas(run: Run) -> Replicas:
