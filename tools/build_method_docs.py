@@ -41,7 +41,7 @@ imitate published code, slips included (`ts-cagcn`, `scar-grid`, ...), are added
 
 def recipes() -> dict[str, dict[str, Any]]:
     """Recipes by cards file: the product's, and the laboratory's learned baselines; plug-ins and variants have no card here."""
-    product: dict[str, Any] = CALIBRATORS.own
+    product: dict[str, Any] = CALIBRATORS.builtin
     names = [name for name, point in announced("calibrator").items() if point.module == "graphcal.lab.baselines"]
     return dict(zip(CARDS, (product, {name: CALIBRATORS[name] for name in sorted(names)})))
 

@@ -140,8 +140,8 @@ class Outputs:
         return cls(logits.detach(), data, None if weight is None else FinalLayer.from_weight(weight, bias))
 
     def __repr__(self) -> str:
-        known = "final layer known" if self.final is not None else "logits only"
-        return f"Outputs({self.num_nodes} nodes, {self.num_classes} classes, {known})"
+        detail = "final layer known" if self.final is not None else "logits only"
+        return f"Outputs({self.num_nodes} nodes, {self.num_classes} classes, {detail})"
 
     @property
     def num_nodes(self) -> int:
@@ -439,7 +439,7 @@ def fitted_on(out: Outputs, on: Tensor) -> dict[str, Any]:
     """What a calibration says of its own fit: ``Cls(..., **fitted_on(out, on))``. It goes into the saved file's header."""
     graph = out.graph
     names = graph.get("class_names")
-    known = {
+    metadata = {
         "fitting_nodes": int(check_mask(on, out.num_nodes, "on").sum()),
         "nodes": out.num_nodes,
         "edges": None if graph.get("edge_index") is None else int(graph.edge_index.shape[1]),
@@ -448,4 +448,4 @@ def fitted_on(out: Outputs, on: Tensor) -> dict[str, Any]:
         "training_nodes": None if graph.get("train_mask") is None else int(graph.train_mask.sum()),
         "class_names": None if names is None else [str(name) for name in names],
     }
-    return {"num_classes": out.num_classes, "fitted_on": known}
+    return {"num_classes": out.num_classes, "fitted_on": metadata}

@@ -77,8 +77,8 @@ PLAIN: dict[str, type | tuple[type, ...]] = {
 @lru_cache(maxsize=1)
 def installed_versions() -> dict[str, str]:
     """What a result was computed with: graphcal, Python and the packages that numbers depend on."""
-    found = {name: metadata.version(name) for name in PACKAGES}
-    return {"graphcal": __version__, "python": platform.python_version(), **found}
+    versions = {name: metadata.version(name) for name in PACKAGES}
+    return {"graphcal": __version__, "python": platform.python_version(), **versions}
 
 
 def save(
@@ -187,27 +187,27 @@ def restore(path: str | os.PathLike[str], model: nn.Module | None = None) -> Any
     """
     path = Path(path)
     header, tensors = _read(path)
-    said = header.get("model")
-    prefixes = () if said is None else (MODEL, SERVED)
+    description = header.get("model")
+    prefixes = () if description is None else (MODEL, SERVED)
     calibration = _built(header, {name: t for name, t in tensors.items() if not name.startswith(prefixes)}, path)
     trial(calibration, path)
     calibration.file = str(path)
-    if said is None:
+    if description is None:
         if model is not None:
             raise ValueError(f"{path} holds a calibration without a model: CalibratedModel(model, restore(path))")
         return calibration
-    if not isinstance(said, dict) or not all(type(value) in (str, int) for value in said.values()):
+    if not isinstance(description, dict) or not all(type(value) in (str, int) for value in description.values()):
         raise ValueError(f"{path} has a damaged graphcal header: no valid 'model'")
     if model is None:
         raise ValueError(
-            f"{path} holds a {said.get('class')} with its calibration: give a module of that architecture, "
-            f"restore(path, model={said.get('class')}(...))"
+            f"{path} holds a {description.get('class')} with its calibration: give a module of that architecture, "
+            f"restore(path, model={description.get('class')}(...))"
         )
     try:
         model.load_state_dict(_part(tensors, MODEL))
     except RuntimeError as error:
         raise ValueError(f"{path} does not fit {type(model).__name__}: {error}") from None
-    settings = {name: said[name] for name in CalibratedModel.SETTINGS if name in said}
+    settings = {name: description[name] for name in CalibratedModel.SETTINGS if name in description}
     given = _part(tensors, SERVED)
     if not set(given) <= set(CalibratedModel.TENSORS):
         raise ValueError(f"{path} is damaged: a CalibratedModel with {', '.join(given)}")

@@ -191,7 +191,7 @@ def test_a_model_that_is_right_on_every_fitting_node_does_not_become_certain(gra
     assert 0.2 < float((1 - confidence).sum()) <= float((1 - before).sum())  # without smoothed targets: nothing
 
 
-@pytest.mark.parametrize("name", sorted(set(BACKBONES.own) - {"gpn"}))
+@pytest.mark.parametrize("name", sorted(set(BACKBONES.builtin) - {"gpn"}))
 def test_given_weights_agree_with_representation_space_for_every_backbone(name):
     graph = random_graph(nodes=120, train=30, val=50)
     out = train(graph, name, Training(hidden_channels=4, epochs=3), seeds=[0])[0].outputs

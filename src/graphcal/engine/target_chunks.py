@@ -113,9 +113,9 @@ class _Parts:
         lifted = {name[:-2] for name in args if name.endswith(("_i", "_j"))}
         if lifted & args:  # the layer reads all nodes' values as well
             return None
-        found = [_sizes(given[name], layer.node_dim) for name in lifted & given.keys()] + [size or (None, None)]
-        sources = next((int(pair[0]) for pair in found if pair[0] is not None), None)
-        targets = next((int(pair[1]) for pair in found if pair[1] is not None), None)
+        sizes = [_sizes(given[name], layer.node_dim) for name in lifted & given.keys()] + [size or (None, None)]
+        sources = next((int(pair[0]) for pair in sizes if pair[0] is not None), None)
+        targets = next((int(pair[1]) for pair in sizes if pair[1] is not None), None)
         if sources is None or targets is None:
             return None
         edges = edge_index.shape[1]

@@ -65,9 +65,9 @@ def pull_weights(side: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
 def guarded_pull(z: Tensor, t: Tensor, w: Tensor, pred: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Log-probabilities (C, n) that keep the predictions, and the weights (n,) after the cap."""
     base, direction = (z, t - z) if scale is None else (scale * z, t)
-    own = pred[None]
-    lead = base.gather(0, own) - base  # (C, n) of the predicted class over every class
-    lost = (direction - direction.gather(0, own)) * w.sign()  # for each unit of |w|
+    predicted = pred[None]
+    lead = base.gather(0, predicted) - base  # (C, n) of the predicted class over every class
+    lost = (direction - direction.gather(0, predicted)) * w.sign()  # for each unit of |w|
     room = (lead + LEAST_LEAD) / lost.clamp(min=torch.finfo(z.dtype).tiny)  # vast where nothing is lost
     cap = room.amin(0) * (1 - 1e-3)  # keep a thousandth of the lead: rounding must not decide
     w = torch.copysign(torch.minimum(w.abs(), cap), w)

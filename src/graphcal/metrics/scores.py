@@ -142,8 +142,8 @@ class Scores:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers by key; null where a number does not exist."""
-        found = {key: getattr(self, key) for key in SCORES}
-        return {"nodes": self.nodes, **{k: None if math.isnan(v) else v for k, v in found.items()}}
+        values = {key: getattr(self, key) for key in SCORES}
+        return {"nodes": self.nodes, **{k: None if math.isnan(v) else v for k, v in values.items()}}
 
 
 OF_SCORES = tuple(f.name for f in fields(Scores) if f.name != "nodes")  # what a constructor takes

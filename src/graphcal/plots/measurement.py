@@ -144,11 +144,11 @@ def draw_confidences(rel: Reliability, ax: Axes) -> None:
     frame(ax, "confidence", "share of nodes")
 
 
-def draw_slices(found: Sequence[Slice], ax: Axes, by: str) -> None:
+def draw_slices(slices: Sequence[Slice], ax: Axes, by: str) -> None:
     """Accuracy minus confidence of each group with its 95 % interval; small groups hollow."""
-    rows = [s for s in found if s.by == by]
+    rows = [s for s in slices if s.by == by]
     if not rows:
-        raise ValueError(f"no slices by {by!r}; there are {', '.join(dict.fromkeys(s.by for s in found))}")
+        raise ValueError(f"no slices by {by!r}; there are {', '.join(dict.fromkeys(s.by for s in slices))}")
     ax.axvline(0, color=ink(ax), linestyle="--", linewidth=1, alpha=0.6)
     for row, s in enumerate(reversed(rows)):
         colour, marker = (BLUE, "o") if s.signed_gap >= 0 else (VERMILLION, "s")

@@ -242,7 +242,7 @@ def build(results: dict[str, Any]) -> str:
             labels=labels,
             drawn=list(pictures),
             binnings=list(first.get("binnings", [])),
-            chosen=first.get("bins"),
+            selected_bins=first.get("bins"),
             css=source("page.css"),
             decisions=decisions,
             map=node_map,

@@ -133,8 +133,8 @@ def test_unknown_names_list_the_choices(installed: Path) -> None:
 def test_all_is_every_calibrator_of_this_library() -> None:
     from graphcal.methods import CALIBRATORS
 
-    assert list(small(methods="all").methods) == list(CALIBRATORS.own)
-    assert list(small(methods=["all", "searched"]).methods) == [*CALIBRATORS.own, "searched"]
+    assert list(small(methods="all").methods) == list(CALIBRATORS.builtin)
+    assert list(small(methods=["all", "searched"]).methods) == [*CALIBRATORS.builtin, "searched"]
 
 
 @pytest.mark.parametrize("name", ["blind", "blind-labels"])

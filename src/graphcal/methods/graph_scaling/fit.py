@@ -116,11 +116,11 @@ class Problem:
         ]
         dtype = torch.double if self.classes <= MOST_SOLVED else torch.float
         for nodes, design, shared, x_pairs in self._chunks(CHUNK >> 4):
-            own = (x_pairs.T.to(dtype) @ by_pairs.T.to(dtype)).view(-1, self.classes, self.classes)
+            covariance = (x_pairs.T.to(dtype) @ by_pairs.T.to(dtype)).view(-1, self.classes, self.classes)
             half = 0.5 * (raw[:s, :s] @ shared.flatten(1)).view_as(shared)
             half += (raw[:s, s:].reshape(s * self.classes, self.q) @ design.x).view_as(shared)
             cross = shared.permute(2, 1, 0).to(dtype) @ half.permute(2, 0, 1).to(dtype)  # (r, C, C)
-            yield nodes, own + cross + cross.mT
+            yield nodes, covariance + cross + cross.mT
 
     def raw_covariance(self, inverse: Tensor) -> Tensor:
         """Covariance (K, K) of the parameters in the units of the design."""
@@ -205,24 +205,26 @@ def leave_one_out(problem: Problem, t: Tensor, inverse: Tensor) -> tuple[Tensor,
     z = problem.design.logits(*problem.split(t))
     p, residual = z.softmax(0).T[:, :, None], (z.softmax(0) - problem.target).T[:, :, None]
     steps, variances = [], []
-    for nodes, own in problem.covariances(inverse):
-        at, r = p[nodes].to(own), residual[nodes].to(own)
+    for nodes, covariance in problem.covariances(inverse):
+        at, r = p[nodes].to(covariance), residual[nodes].to(covariance)
         if problem.classes <= MOST_SOLVED:
-            eye = torch.eye(problem.classes).to(own)
-            own = torch.linalg.solve(eye - own * at.mT + (own @ at) * at.mT, own)  # (I - S A)^-1 S
-            step, trace, total = own @ r, own.diagonal(dim1=1, dim2=2).sum(1), own.sum((1, 2))
+            eye = torch.eye(problem.classes).to(covariance)
+            covariance = torch.linalg.solve(
+                eye - covariance * at.mT + (covariance @ at) * at.mT, covariance
+            )  # (I - S A)^-1 S
+            step, trace, total = covariance @ r, covariance.diagonal(dim1=1, dim2=2).sum(1), covariance.sum((1, 2))
         else:  # as a series: the eigenvalues of S A, a node's share in its own fit, are below 1
-            step = first = own @ r
+            step = first = covariance @ r
             for _ in range(SERIES):
-                step = first + own @ (at * (step - (at * step).sum(1, keepdim=True)))
-            sums = own.sum(2, keepdim=True)
+                step = first + covariance @ (at * (step - (at * step).sum(1, keepdim=True)))
+            sums = covariance.sum(2, keepdim=True)
             trace = (
-                own.diagonal(dim1=1, dim2=2).sum(1)
-                + (own.square().mT @ at).sum((1, 2))
-                - (own @ at).square().sum((1, 2))
+                covariance.diagonal(dim1=1, dim2=2).sum(1)
+                + (covariance.square().mT @ at).sum((1, 2))
+                - (covariance @ at).square().sum((1, 2))
             )
             total = (
-                own.sum((1, 2)) + (at * sums.square()).sum((1, 2)) - (at * sums).sum((1, 2)).square()
+                covariance.sum((1, 2)) + (at * sums.square()).sum((1, 2)) - (at * sums).sum((1, 2)).square()
             )  # of S + S A S
         steps.append(step[:, :, 0].double())
         variances.append(pair_variance(trace, total, problem.classes).double())
