@@ -16,7 +16,7 @@ LARGEST = 1e15  # a logit: squares, and sums of them over many nodes, stay withi
 
 
 def as_float(values: Any) -> Tensor:
-    """In single precision or better: half precision has too few digits to calibrate in."""
+    """Convert to single precision or better: half precision has too few digits to calibrate in."""
     tensor = torch.as_tensor(values)
     return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
 

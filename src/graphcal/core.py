@@ -127,7 +127,7 @@ class Outputs:
 
     @classmethod
     def from_logits(cls, logits: Any, data: Data, weight: Any = None, bias: Any = None) -> Outputs:
-        """For people who have only numbers. ``weight`` (C, D) and ``bias`` (C,) of the last layer let SCAR work.
+        """Build outputs from logits alone. SCAR also needs ``weight`` (C, D) and ``bias`` (C,) of the last layer.
 
         >>> import graphcal as gc
         >>> gc.Outputs.from_logits(torch.randn(500, 5), gc.example().graph)
@@ -209,7 +209,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a calibration reads besides the logits.
+    """Inputs of a calibration besides the logits.
 
     >>> Needs(edges=True).edges, Needs().edges
     (True, False)
@@ -436,7 +436,7 @@ def blinded(graph: Data) -> Data:
 
 
 def fitted_on(out: Outputs, on: Tensor) -> dict[str, Any]:
-    """What a calibration says of its own fit: ``Cls(..., **fitted_on(out, on))``. It goes into the saved file's header."""
+    """Metadata of a fit, stored in the saved file's header: ``Cls(..., **fitted_on(out, on))``."""
     graph = out.graph
     names = graph.get("class_names")
     metadata = {

@@ -83,18 +83,18 @@ class Names(Mapping[str, T], Generic[T]):
 
 
 def announced(kind: str) -> dict[str, EntryPoint]:
-    """What installed packages announce of a kind; nothing is imported."""
+    """Entry points of a kind from installed packages; nothing is imported."""
     return {point.name: point for point in entry_points(group=f"graphcal.{kind}s") if _is_there(point)}
 
 
 def taken_out(kind: str, name: str) -> str:
-    """For an error: where a name of ours would be, had that part of graphcal not been taken out; empty for other names."""
+    """Hint for a built-in plug-in whose part of graphcal is not installed; empty for other names."""
     points = [p for p in entry_points(group=f"graphcal.{kind}s") if p.name == name and not _is_there(p)]
     return f" (it is in {points[0].module}, which this installation lacks)" if points else ""
 
 
 def _is_there(point: EntryPoint) -> bool:
-    """Whether the module exists: a deleted part (`graphcal.lab`) is not announced, though the metadata still name it."""
+    """Return whether the module exists: a deleted part (`graphcal.lab`) is not announced, though the metadata still name it."""
     module = point.value.partition(":")[0]
     if not module.startswith("graphcal."):
         return True

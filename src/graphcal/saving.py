@@ -76,7 +76,7 @@ PLAIN: dict[str, type | tuple[type, ...]] = {
 
 @lru_cache(maxsize=1)
 def installed_versions() -> dict[str, str]:
-    """What a result was computed with: graphcal, Python and the packages that numbers depend on."""
+    """Versions of graphcal, Python and the packages that numbers depend on."""
     versions = {name: metadata.version(name) for name in PACKAGES}
     return {"graphcal": __version__, "python": platform.python_version(), **versions}
 
@@ -364,7 +364,7 @@ def _loaded() -> dict[str, type[Calibration]]:
 
 
 def fields_of(cls: type[Calibration]) -> dict[str, str]:
-    """What a calibration of this class is made of: the fields it declares, with their types as they are written."""
+    """Declared fields of a calibration class, with their types as written."""
     fields: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if issubclass(base, Calibration) and base is not Calibration:
@@ -377,7 +377,7 @@ def _written(kind: Any) -> str:
 
 
 def misfit(cls: type[Calibration], state: Mapping[str, Any]) -> str:
-    """What is wrong with this state of a class, in words: fields it lacks, does not know, or has of another type; else ''."""
+    """Fault of a state: fields that are missing, unknown or of another type; else ''."""
     fields = fields_of(cls)
     lacking = [name for name in fields if name not in state and not hasattr(cls, name)]
     if lacking:

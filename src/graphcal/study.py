@@ -31,7 +31,7 @@ StageProgress = Callable[[str, int, int], None]  # stage, done, total
 
 @dataclass(frozen=True, eq=False)
 class FittedRun:
-    """One recipe on one run: its calibration, and what that says of every node."""
+    """One recipe on one run: its calibration and the calibrated log-probabilities of every node."""
 
     calibration: Calibration
     log_probs: Tensor  # (N, C)
@@ -150,7 +150,7 @@ class Study:
 def apply(
     calibration: Calibration, out: Outputs, fit_seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> FittedRun:
-    """What a calibration says of every node of ``out``."""
+    """Apply a calibration to every node of ``out``."""
     started = clock()
     with torch.no_grad():
         log_probs = calibration(out).detach()

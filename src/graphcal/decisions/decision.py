@@ -29,7 +29,7 @@ NOT_RANDOM = "nobody has stated that the labels are a random draw; investigated 
 
 @dataclass(frozen=True)
 class Promise:
-    """What is promised about the approved nodes.
+    """Promise about the approved nodes.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ class Decision:
 
     @property
     def guaranteed(self) -> bool:
-        """Whether the user stated a random draw, the data do not contradict it, and there are nodes yet to decide."""
+        """Return whether the user stated a random draw, the data do not contradict it, and there are nodes yet to decide."""
         return self.promise.random_draw and not self.backtest
 
     def apply(self, log_probs: Tensor, held: Tensor | None = None) -> Tensor:
@@ -228,7 +228,7 @@ class Decision:
         return score_of(log_probs, self.positive)
 
     def wrong(self, log_probs: Tensor, y: Tensor) -> Tensor:
-        """Whether approving each row (N,) would be an error, given its label."""
+        """Return whether approving each row (N,) would be an error, given its label."""
         return y != (log_probs.argmax(dim=1) if self.positive is None else self.positive)
 
     @property

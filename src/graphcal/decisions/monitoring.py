@@ -103,7 +103,7 @@ class MonitorReport:
 
     @property
     def reason(self) -> str:
-        """Why the status is as it is."""
+        """Reason for the status."""
         rows, labels = sum(w.nodes for w in self.windows), sum(w.labels for w in self.windows)
         if self.status == "drifting":
             off = [w for w in self.windows if w.drifting]
@@ -125,7 +125,7 @@ class MonitorReport:
 
     @property
     def advice(self) -> str:
-        """What to do now."""
+        """Next step for the user."""
         if self.status == "expired":
             assert self.risk is not None
             need = labels_needed(self.risk.max_error, 0.95)

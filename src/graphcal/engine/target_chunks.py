@@ -92,7 +92,7 @@ def _prove(
 
 
 class _Parts:
-    """What one call of a layer was given, and its part that concerns some of the target nodes."""
+    """Arguments of one layer call, and the part of them that concerns some of the target nodes."""
 
     def __init__(
         self, edge_index: Tensor, size: tuple[int, int], node_dim: int, lifted: set[str], given: dict[str, Any]

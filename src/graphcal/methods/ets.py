@@ -84,7 +84,7 @@ def mixing_weights(log_parts: Tensor) -> Tensor:
 
 
 class Mixture(Calibration):
-    """What `EnsembleTemperatureScaling` fits."""
+    """Calibration fitted by `EnsembleTemperatureScaling`."""
 
     scale: Tensor  # (1,) s = 1/T
     weights: Tensor  # (3,)

@@ -123,7 +123,7 @@ class SCAR:
 
 
 class CentroidPull(Calibration):
-    """What `SCAR` fits."""
+    """Calibration fitted by `SCAR`."""
 
     alpha: Tensor  # () w on V_F
     beta: Tensor  # () w on V_S
@@ -191,7 +191,7 @@ class ScarObjective:
         return float(soft_nll(logits.double(), self.target))
 
     def rejection(self, loo_nll: float, log_probs: Tensor) -> str:
-        """Why a fit is dropped for the identity, from its leave-one-out NLL and what it makes of the fitting nodes; else ''."""
+        """Reason to replace a fit by the identity, from its leave-one-out NLL and its effect on the fitting nodes; else ''."""
         after = self.nll(log_probs)
         if loo_nll < self.own_nll and after <= self.own_nll:
             return ""

@@ -58,7 +58,7 @@ def fit_scale(logits: Tensor, y: Tensor) -> Tensor:
 
 
 class Temperature(Calibration):
-    """What `TemperatureScaling` fits."""
+    """Calibration fitted by `TemperatureScaling`."""
 
     scale: Tensor  # (1,) s = 1/T
 

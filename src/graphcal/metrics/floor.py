@@ -1,4 +1,4 @@
-"""What a perfectly calibrated model would show on these nodes: the floor of ECE, its interval, and a test against it.
+"""ECE of a perfectly calibrated model on these nodes: the floor, its interval, and a test against it.
 
 Floor.  Were the model calibrated, the number right in bin b is S_b = Σ Bernoulli(c_i), a Poisson-binomial variable, and
     E[ECE] = 1/N Σ_b E|S_b - Σ c_i|.
@@ -166,7 +166,7 @@ def chance_to_wander(x: float) -> float:
 def floor_interval(
     log_probs: Tensor, bins: int = 20, level: float = 0.95, draws: int = 1000, generator: torch.Generator | None = None
 ) -> tuple[float, float]:
-    """Where the ECE of a perfectly calibrated model with these confidences lies with probability `level`."""
+    """Interval that holds the ECE of a perfectly calibrated model with these confidences with probability `level`."""
     drawn = draw_errors(checked_confidence(log_probs), bins, draws, seeded(generator))
     low, high = drawn.quantile(torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)).tolist()
     return low, high

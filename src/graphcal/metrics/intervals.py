@@ -258,7 +258,7 @@ def block_ece_interval(
     draws: int = 1000,
     generator: torch.Generator | None = None,
 ) -> tuple[float, float]:
-    """As `ece_interval`, with blocks of graph neighbours resampled. Row i of `log_probs` is node `nodes[i]`."""
+    """Interval like `ece_interval`, with blocks of graph neighbours resampled. Row i of `log_probs` is node `nodes[i]`."""
     seeds = per_seed(log_probs)
     residual, cell = residuals_of(seeds, y, bins)
     if nodes.shape != y.shape:

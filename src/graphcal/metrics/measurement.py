@@ -115,7 +115,7 @@ class Measurement(Scores):
 
     @property
     def binning(self) -> str:
-        """How every binned figure was binned."""
+        """Name of the bins of every binned figure."""
         return self.reliability.convention
 
     @property

@@ -1,4 +1,4 @@
-"""What of a proper score is calibration, what is refinement?
+"""Split a proper score into calibration and refinement.
 
 A proper loss is what a recalibration of the same outputs would leave (refinement) plus what it would remove (calibration):
     loss(p) = [loss(p) - loss(g(p))] + loss(g(p)),      g the best recalibration

@@ -52,12 +52,12 @@ def ece(log_probs: Tensor, y: Tensor, bins: int = 20, scheme: str = "equal-width
 
 
 def overconfidence(log_probs: Tensor, y: Tensor, bins: int = 20) -> float:
-    """How much of the ECE is claiming too much."""
+    """Part of the ECE from bins with too much confidence."""
     return over_of(reliability(log_probs, y, bins))
 
 
 def underconfidence(log_probs: Tensor, y: Tensor, bins: int = 20) -> float:
-    """How much of the ECE is claiming too little."""
+    """Part of the ECE from bins with too little confidence."""
     return under_of(reliability(log_probs, y, bins))
 
 

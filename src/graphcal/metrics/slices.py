@@ -1,4 +1,4 @@
-"""Where in the graph is the confidence wrong? Groups of nodes, each with its gap and an interval.
+"""Calibration of groups of nodes, each with its gap and an interval.
 
 Groups: hop distance from the training set, degree, agreement of the neighbours with the prediction, predicted class, right
 or wrong. A group's gap is accuracy - confidence; its interval is Clopper and Pearson's for the accuracy, moved by the mean

@@ -110,7 +110,7 @@ class ForwardPass:
 
     @property
     def why_not(self) -> str:
-        """Why there is no hidden representation."""
+        """Reason why there is no hidden representation."""
         reason = "a compiled model does not show it" if self.read is None else self.read.hidden()
         return reason if isinstance(reason, str) else ""
 

@@ -131,7 +131,7 @@ def draw_before_after(
 
 
 def draw_confidences(rel: Reliability, ax: Axes) -> None:
-    """How many nodes have which confidence, wrong ones (hatched) below right ones."""
+    """Draw a histogram of confidence, wrong predictions (hatched) below right ones."""
     share = rel.nodes
     wrong, right = ((rel.count - rel.right_sum) / share).numpy(), (rel.right_sum / share).numpy()
     left, width = rel.edges[:-1].numpy(), rel.edges.diff().numpy()
@@ -184,7 +184,7 @@ def draw_sweep(
 
 
 def draw_runtime(names: Sequence[str], seconds: Sequence[float], ece: Sequence[float], ax: Axes) -> None:
-    """What a method costs against what it leaves: seconds to fit, ECE after."""
+    """Draw the seconds to fit each method against the ECE after it."""
     for k, (label, s, e) in enumerate(zip(names, seconds, ece)):
         ax.plot([s], [100 * e], MARKERS[k % 6], color=CYCLE[k % 6])
         ax.annotate(label, (s, 100 * e), textcoords="offset points", xytext=(6, 4), fontsize="small")

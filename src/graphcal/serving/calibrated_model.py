@@ -122,7 +122,7 @@ class CalibratedModel(nn.Module):
         return log_probs
 
     def exportable(self) -> Exportable:
-        """For ``torch.export`` and ONNX: tensors in, tensors out, no checks (`Exportable`).
+        """Build a module for ``torch.export`` and ONNX: tensors in, tensors out, no checks (`Exportable`).
 
         >>> import graphcal as gc
         >>> from torch_geometric.nn import GCNConv

@@ -402,7 +402,7 @@ class GraphScaling:
             return GraphScaled(**state, **levels, predictions=self.predictions, note=note, **fitted_on(out, on))
 
     def _reading(self, out: Outputs, nodes: Tensor) -> dict[str, Any]:
-        """What the context is read with: components of the hidden representation and of the inputs, where they are used."""
+        """Components of the hidden representation and of the inputs that the context uses."""
         x, graph = out.graph.get("x") if self.inputs else None, graph_sums(out.graph)
         if self.inputs and x is None:
             raise ValueError("inputs=True needs node features, but the graph has no x.")
@@ -457,7 +457,7 @@ def _gain(best: FittedLevel, z: Tensor, y: Tensor) -> str:
 
 
 def _selection(out: Outputs, on: Tensor, reader: GraphScaled, context: Tensor) -> str:
-    """How the fitted nodes differ from other nodes outside training, by covariates and tempered probabilities."""
+    """Comparison of the fitted nodes with other nodes outside training, by covariates and tempered probabilities."""
     others = ~on if out.graph.get("train_mask") is None else ~on & ~out.graph.train_mask
     generator = torch.Generator().manual_seed(0)
     groups = [nodes.nonzero().flatten().cpu() for nodes in (on, others)]
