@@ -33,8 +33,8 @@ class FinalLayer:
 
     Averaged heads (GAT) and summed parts (GraphSAGE) are stacked into one weight, so ``gram`` is always weight @ weight.T.
 
-    >>> import graphcal as gc
-    >>> layer = gc.FinalLayer.from_weight(torch.eye(3, 8))  # three classes, eight hidden units, no bias
+    >>> import graphcal
+    >>> layer = graphcal.FinalLayer.from_weight(torch.eye(3, 8))  # three classes, eight hidden units, no bias
     >>> layer.gram.shape, layer.to(torch.float64).bias.dtype
     (torch.Size([3, 3]), torch.float64)
     """
@@ -99,8 +99,8 @@ class Outputs:
     `observe` and `train` make them. Logits in half precision are taken in single. Masks of the graph may be boolean or node
     numbers, labels (N,) or (N, 1).
 
-    >>> import graphcal as gc
-    >>> out = gc.example()
+    >>> import graphcal
+    >>> out = graphcal.example()
     >>> data = out.graph
     >>> out, out.num_nodes, out.num_classes
     (Outputs(500 nodes, 5 classes, final layer known), 500, 5)
@@ -129,8 +129,8 @@ class Outputs:
     def from_logits(cls, logits: Any, data: Data, weight: Any = None, bias: Any = None) -> Outputs:
         """Build outputs from logits alone. SCAR also needs ``weight`` (C, D) and ``bias`` (C,) of the last layer.
 
-        >>> import graphcal as gc
-        >>> gc.Outputs.from_logits(torch.randn(500, 5), gc.example().graph)
+        >>> import graphcal
+        >>> graphcal.Outputs.from_logits(torch.randn(500, 5), graphcal.example().graph)
         Outputs(500 nodes, 5 classes, logits only)
         """
         logits = as_float(logits)
@@ -180,10 +180,10 @@ class Outputs:
     def rerun(self, needed_by: str, edge_weight: Tensor | None = None, dropout: Generator | None = None) -> Tensor:
         """Run the model once more and return its logits (N, C); ``needed_by`` names the caller in the error.
 
-        >>> import graphcal as gc
+        >>> import graphcal
         >>> from torch_geometric.nn.models import GCN
-        >>> data = gc.example().graph
-        >>> out = gc.observe(GCN(data.num_features, 8, 2, data.num_classes, dropout=0.5), data)
+        >>> data = graphcal.example().graph
+        >>> out = graphcal.observe(GCN(data.num_features, 8, 2, data.num_classes, dropout=0.5), data)
         >>> out.rerun("an ensemble", dropout=Generator().manual_seed(0)).shape
         torch.Size([500, 5])
         """
@@ -240,10 +240,10 @@ class Calibration(nn.Module):
     A subclass defines ``needs``, `context` (where it reads the graph) and `kernel`. It is then applied in memory, to tables on
     disk, to sampled batches and in exported programs. A calibration with ``needs.whole_graph`` defines ``forward(out)`` instead.
 
-    >>> import graphcal as gc
-    >>> out = gc.example()
+    >>> import graphcal
+    >>> out = graphcal.example()
     >>> data = out.graph
-    >>> calibrate = gc.SCAR().fit(out, on=data.val_mask)
+    >>> calibrate = graphcal.SCAR().fit(out, on=data.val_mask)
     >>> log_probs = calibrate(out)  # (N, C)
     >>> table = calibrate.context_of(out)  # (N, K)
     >>> calibrate.needs.edges, torch.equal(calibrate.log_probs(out.logits, table), log_probs)
@@ -387,11 +387,11 @@ class Recipe(Protocol):
     ``on`` are the nodes whose labels are fitted, as a boolean mask or node numbers; ``stop`` the nodes for early stopping where
     a method has it (protocols differ: GATS stops on training nodes, CaGCN on the fitted ones).
 
-    >>> import graphcal as gc
-    >>> out = gc.example()
+    >>> import graphcal
+    >>> out = graphcal.example()
     >>> data = out.graph
-    >>> recipe = gc.TemperatureScaling()
-    >>> isinstance(recipe, gc.Recipe), recipe.fit(out, on=data.val_mask)(out).shape
+    >>> recipe = graphcal.TemperatureScaling()
+    >>> isinstance(recipe, graphcal.Recipe), recipe.fit(out, on=data.val_mask)(out).shape
     (True, torch.Size([500, 5]))
     """
 

@@ -167,9 +167,9 @@ def structure(graph: Data | Structure) -> Structure:
 
     A graph without ``train_mask`` has no training nodes: every hop is unreachable.
 
-    >>> import graphcal as gc
-    >>> data = gc.example().graph
-    >>> facts = gc.structure(data)
+    >>> import graphcal
+    >>> data = graphcal.example().graph
+    >>> facts = graphcal.structure(data)
     >>> facts.degree.shape, int(facts.hops[data.train_mask].max()), facts.neighbour_mean(data.x).shape
     (torch.Size([500]), 0, torch.Size([500, 16]))
     """

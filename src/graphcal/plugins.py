@@ -39,10 +39,10 @@ class UnknownName(KeyError, ValueError):
 class Names(Mapping[str, T], Generic[T]):
     """A read-only table: name -> value, such as `graphcal.CALIBRATORS` and `graphcal.lab.BACKBONES`.
 
-    >>> import graphcal as gc
-    >>> gc.CALIBRATORS["ts"]()  # a recipe
+    >>> import graphcal
+    >>> graphcal.CALIBRATORS["ts"]()  # a recipe
     TemperatureScaling()
-    >>> "graph-scaling" in gc.CALIBRATORS
+    >>> "graph-scaling" in graphcal.CALIBRATORS
     True
 
     Our own names come first and cannot be taken over.

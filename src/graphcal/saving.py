@@ -92,15 +92,15 @@ def save(
     ``node_type``. Functions (``as_graph``, a callable ``pick``) are refused.
 
     ``reference`` is what its predictions looked like when it was fitted (`graphcal.metrics.reference_summary`): `graphcal watch`
-    and `graphcal score` compare later ones with it. A calibration of `gc.calibrate` brings its own.
+    and `graphcal score` compare later ones with it. A calibration of `graphcal.calibrate` brings its own.
 
     >>> import tempfile
-    >>> import graphcal as gc
-    >>> out = gc.example()
+    >>> import graphcal
+    >>> out = graphcal.example()
     >>> data = out.graph
-    >>> calibrate = gc.TemperatureScaling().fit(out, on=data.val_mask)
+    >>> calibrate = graphcal.TemperatureScaling().fit(out, on=data.val_mask)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     restored = gc.restore(gc.save(calibrate, f"{folder}/ts.safetensors"))
+    ...     restored = graphcal.restore(graphcal.save(calibrate, f"{folder}/ts.safetensors"))
     >>> bool((restored(out) == calibrate(out)).all())
     True
     """
@@ -148,7 +148,7 @@ def read_reference(path: str | os.PathLike[str]) -> dict[str, Any]:
     if reference is None:
         raise ValueError(
             f"{path} does not say what its predictions looked like when it was fitted: save it with "
-            "gc.save(calibration, path, reference=gc.metrics.reference_summary(log_probs))"
+            "graphcal.save(calibration, path, reference=graphcal.metrics.reference_summary(log_probs))"
         )
     return reference
 
@@ -178,11 +178,11 @@ def restore(path: str | os.PathLike[str], model: nn.Module | None = None) -> Any
     back is the `CalibratedModel`. Nothing in a file can run code: it is safetensors, checked before it is used.
 
     >>> import tempfile, graphcal as gc
-    >>> out = gc.example()
+    >>> out = graphcal.example()
     >>> data = out.graph
-    >>> calibrate = gc.TemperatureScaling().fit(out, on=data.val_mask)
-    >>> path = gc.save(calibrate, Path(tempfile.mkdtemp()) / "ts.safetensors")
-    >>> bool((gc.restore(path)(out) == calibrate(out)).all())
+    >>> calibrate = graphcal.TemperatureScaling().fit(out, on=data.val_mask)
+    >>> path = graphcal.save(calibrate, Path(tempfile.mkdtemp()) / "ts.safetensors")
+    >>> bool((graphcal.restore(path)(out) == calibrate(out)).all())
     True
     """
     path = Path(path)

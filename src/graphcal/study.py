@@ -45,11 +45,11 @@ class Study:
 
     A calibrator inside a study cannot read a test label.
 
-    >>> import graphcal as gc
-    >>> data = gc.lab.synthetic(500, seed=0)
-    >>> runs = gc.lab.train(data, training=gc.lab.Training(epochs=40), seeds=2)
-    >>> recipes = {name: gc.CALIBRATORS[name]() for name in ("none", "ts")}
-    >>> study = gc.Study.of([run.outputs for run in runs], recipes, on=data.val_mask)
+    >>> import graphcal
+    >>> data = graphcal.lab.synthetic(500, seed=0)
+    >>> runs = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=40), seeds=2)
+    >>> recipes = {name: graphcal.CALIBRATORS[name]() for name in ("none", "ts")}
+    >>> study = graphcal.Study.of([run.outputs for run in runs], recipes, on=data.val_mask)
     >>> measured = study.measure(data.test_mask)  # means over the two runs, compared with "none"
     >>> measured["ts"].nll < measured["none"].nll, measured["ts"].against["nll"].difference < 0
     (True, True)

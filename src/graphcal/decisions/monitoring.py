@@ -168,10 +168,10 @@ def watch(
     arrived, -1 elsewhere. The promise of ``decision`` is tested against them, else the one in the reference. ``names`` are those
     of the classes.
 
-    >>> import graphcal as gc
+    >>> import graphcal
     >>> g = torch.Generator().manual_seed(0)
     >>> now, later = ((3 * s * torch.randn(2000, 4, generator=g)).log_softmax(1) for s in (1.0, 0.4))
-    >>> reference = gc.metrics.reference_summary(now)
+    >>> reference = graphcal.metrics.reference_summary(now)
     >>> watch(reference, now).status, watch(reference, later).status
     ('still valid', 'drifting')
     """

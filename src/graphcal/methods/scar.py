@@ -88,10 +88,10 @@ class SCAR:
     final layer is known (`graphcal.lab.train`, `graphcal.observe`) and predictions must stay as they are. One weight for all
     nodes of a side repairs the mean; `GraphScaling` lets the scale depend on a node's neighbourhood and is better on most graphs.
 
-    >>> import graphcal as gc
-    >>> out = gc.example()
+    >>> import graphcal
+    >>> out = graphcal.example()
     >>> data = out.graph
-    >>> calibrate = gc.SCAR().fit(out, on=data.val_mask)
+    >>> calibrate = graphcal.SCAR().fit(out, on=data.val_mask)
     >>> float(calibrate.beta) > 0  # the model was under-confident
     True
     >>> log_probs = calibrate(out)

@@ -63,10 +63,10 @@ class Measurement(Scores):
     `evaluate` makes it. Read ``nll`` first, then ``ece`` beside ``ece_floor``, the ECE that a perfect model would show.
     ``true_error`` is the error behind that noise, ``ece_interval`` its interval, ``worst`` the group that is furthest off.
 
-    >>> import graphcal as gc
-    >>> data = gc.lab.synthetic(500, seed=0)
-    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=1)[0].outputs
-    >>> m = gc.evaluate(out.logits.log_softmax(-1), data.y, data.test_mask, graph=data)
+    >>> import graphcal
+    >>> data = graphcal.lab.synthetic(500, seed=0)
+    >>> out = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=5), seeds=1)[0].outputs
+    >>> m = graphcal.evaluate(out.logits.log_softmax(-1), data.y, data.test_mask, graph=data)
     >>> m.ece > m.ece_floor, m.ece_interval[0] <= m.true_error <= m.ece_interval[1]
     (True, True)
     >>> m.worst is not None, m.binning.startswith("20 equal-width"), int(m.reliability.count.sum()) == m.nodes

@@ -81,7 +81,7 @@ def plot_reliability(log_probs: Tensor, y: Tensor, bins: int = 20, label: str | 
 
     >>> import torch, graphcal as gc
     >>> log_probs, y = torch.tensor([[0.8, 0.2], [0.6, 0.4], [0.3, 0.7]]).log(), torch.tensor([0, 1, 1])
-    >>> type(gc.plots.plot_reliability(log_probs, y)).__name__
+    >>> type(graphcal.plots.plot_reliability(log_probs, y)).__name__
     'Figure'
     """
     figure, axes = panels(1, 1)

@@ -47,11 +47,11 @@ class CalibratedModel(nn.Module):
     heterogeneous graph, as in `observe`; ``as_graph(*args, **kwargs) -> Data`` serves calls in which no edges are found,
     ``context`` sampled batches.
 
-    >>> import graphcal as gc
-    >>> data = gc.example().graph
-    >>> run = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=1)[0]
-    >>> calibrate = gc.TemperatureScaling().fit(run.outputs, on=data.val_mask)
-    >>> served = gc.CalibratedModel(run.model, calibrate)
+    >>> import graphcal
+    >>> data = graphcal.example().graph
+    >>> run = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=5), seeds=1)[0]
+    >>> calibrate = graphcal.TemperatureScaling().fit(run.outputs, on=data.val_mask)
+    >>> served = graphcal.CalibratedModel(run.model, calibrate)
     >>> served(data.x, data.edge_index).shape  # log-probabilities
     torch.Size([500, 5])
     >>> served.settings, served.tensors  # saved with it: pick and node_type, context and train_mask
@@ -124,12 +124,12 @@ class CalibratedModel(nn.Module):
     def exportable(self) -> Exportable:
         """Build a module for ``torch.export`` and ONNX: tensors in, tensors out, no checks (`Exportable`).
 
-        >>> import graphcal as gc
+        >>> import graphcal
         >>> from torch_geometric.nn import GCNConv
-        >>> data = gc.example().graph
+        >>> data = graphcal.example().graph
         >>> model = GCNConv(data.num_features, data.num_classes)
-        >>> calibrate = gc.TemperatureScaling().fit(gc.observe(model, data), on=data.val_mask)
-        >>> gc.CalibratedModel(model, calibrate).exportable()(data.x, data.edge_index).shape
+        >>> calibrate = graphcal.TemperatureScaling().fit(graphcal.observe(model, data), on=data.val_mask)
+        >>> graphcal.CalibratedModel(model, calibrate).exportable()(data.x, data.edge_index).shape
         torch.Size([500, 5])
         """
         return Exportable(unwrapped(self.model), self.calibration, self._pick)

@@ -1,4 +1,4 @@
-"""Write predictions as Parquet files: the outputs of a model (`gc.export`) and calibrated tables.
+"""Write predictions as Parquet files: the outputs of a model (`graphcal.export`) and calibrated tables.
 
 PyG and DGL have no file format for predictions. `export` writes files that `graphcal calibrate` reads:
 
@@ -63,10 +63,10 @@ def export(out: Outputs, folder: str | Path) -> Path:
     """Write the outputs of a model to ``folder``; return the path of the predictions.
 
     >>> import tempfile, graphcal as gc
-    >>> data = gc.lab.synthetic(500, seed=0)
-    >>> run = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=[0])[0]
+    >>> data = graphcal.lab.synthetic(500, seed=0)
+    >>> run = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=5), seeds=[0])[0]
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = gc.export(run.outputs, folder)
+    ...     path = graphcal.export(run.outputs, folder)
     ...     sorted(file.name for file in path.parent.iterdir())
     ['edges.parquet', 'final_layer.safetensors', 'predictions.parquet']
     """

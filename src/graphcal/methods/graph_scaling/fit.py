@@ -333,13 +333,13 @@ class GraphScaling:
     field : bool, default=False
         Add the residuals that communities share (`graphcal.methods.graph_scaling.field`). It then serves this graph alone.
 
-    >>> import graphcal as gc
-    >>> out = gc.example()
+    >>> import graphcal
+    >>> out = graphcal.example()
     >>> data = out.graph
-    >>> calibrate = gc.GraphScaling().fit(out, on=data.val_mask)
+    >>> calibrate = graphcal.GraphScaling().fit(out, on=data.val_mask)
     >>> calibrate(out).shape, calibrate.level
     (torch.Size([500, 5]), 'logits · edges · hidden')
-    >>> keep = gc.GraphScaling(predictions="keep").fit(out, on=data.val_mask)
+    >>> keep = graphcal.GraphScaling(predictions="keep").fit(out, on=data.val_mask)
     >>> bool((keep(out).argmax(-1) == out.pred).all())
     True
     """
