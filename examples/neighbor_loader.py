@@ -5,8 +5,8 @@
 # come from the whole neighbourhood. So it is computed once and kept in a table, a row per node.
 #
 # PyG's `NeighborLoader` needs pyg-lib or torch-sparse, which are compiled. `graphcal.lab.NeighborSampler` needs neither and
-# makes the same batches: `x`, `edge_index`, `y`, `n_id`, `batch_size`, seeds first. This code uses PyG's loader if it can run, and
-# prints which one it used. The output below was made without a compiled extension.
+# makes the same batches: `x`, `edge_index`, `y`, `n_id`, `batch_size`, seeds first. This code uses the loader of PyG if it
+# can run, and prints which one it used. The output below was made without a compiled extension.
 
 # %%
 import torch
