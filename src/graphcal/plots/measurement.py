@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BLUE, VERMILLION = "#0072b2", "#d55e00"
-CYCLE = (BLUE, VERMILLION, "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-MARKERS = "osD^vP"
 FEW = 5  # nodes of a bin that is drawn hollow
 
 
