@@ -27,14 +27,14 @@ from torch_geometric.nn import GCNConv
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.last = GCNConv(4, 3)
+        self.last = GCNConv(6, 3)
     def forward(self, x, edge_index):
         return self.last(x, edge_index).log_softmax(-1)
 
 edges = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
 for name in {names!r}:
     calibrate = gc.restore({folder!r} + "/" + name + ".safetensors")
-    log_probs = gc.CalibratedModel(Net(), calibrate)(torch.randn(5, 4), edges)
+    log_probs = gc.CalibratedModel(Net(), calibrate)(torch.randn(5, 6), edges)
     assert log_probs.shape == (5, 3)
 assert not any(name.split(".")[0] in {heavy!r} for name in sys.modules)
 print("served")

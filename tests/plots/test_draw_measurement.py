@@ -62,17 +62,9 @@ def test_slices(ax, measured):
         plots.draw_slices(measured.slices, ax, "colour")
 
 
-def test_floor_sweep_and_runtime(ax):
+def test_floor(ax):
     plots.draw_floor(["none", "ts"], [0.1, 0.05], [0.04, 0.04], ax)
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([10, 5])
-    ax.clear()
-    plots.draw_sweep([1e-5, 1e-3], {"ece": [0.1, 0.2], "nll": [1.0, 0.9]}, ax, "decay")
-    assert ax.get_xscale() == "log"
-    assert len(ax.lines) == 2
-    assert len({(line.get_marker(), line.get_linestyle()) for line in ax.lines}) == 2  # told apart without colour
-    ax.clear()
-    plots.draw_runtime(["ts", "gats"], [0.01, 3.0], [0.05, 0.04], ax)
-    assert [t.get_text() for t in ax.texts] == ["ts", "gats"]
 
 
 def test_drawing_leaves_the_settings_alone(measured):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from safetensors.torch import save as to_bytes
 from typer.testing import CliRunner
 
@@ -461,9 +461,9 @@ def test_a_lock_is_free_again_when_it_is_given_back(tmp_path):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A graph-aware calibrator fitted beside training rows, its table and its edges; ids are called `paper`."""
+    """A calibrator that reads the training rows, its table and its edges; ids are called `paper`."""
     folder = tmp_path_factory.mktemp("trained")
-    path = write(folder / "p.parquet", paper=IDS[::-1].copy(), **wide("logit", Z[::-1]))
+    path = write(folder / "p.parquet", paper=IDS[::-1].copy(), **wide("logit", 0.3 * Z[::-1]))  # under-confident
     labels = write(folder / "l.parquet", paper=IDS, label=Y)
     split = write(folder / "split.parquet", row=np.arange(N)[::-1].copy(), paper=IDS, split=SPLIT)
     edges = edges_of(folder)
@@ -471,7 +471,9 @@ def trained(tmp_path_factory):
 
     names = {"id": "paper"}
     table = read_table(path, labels=labels, split=split, columns=names)
-    calibrate_files(table, edges, None, ["graph-scaling"], columns=names).save(folder / "o")
+    layer = folder / "layer.safetensors"
+    save_file({"weight": 2 * torch.eye(C), "bias": torch.zeros(C)}, layer)
+    calibrate_files(table, edges, layer, ["scar"], columns=names).save(folder / "o")
     return folder
 
 
@@ -671,5 +673,5 @@ def test_score_and_watch_say_the_same_of_the_same_rows(change, form, tmp_path):
     )
     done = [CliRunner().invoke(app, [str(word) for word in step]) for step in steps]
     drift, seen = (json.loads(step.stdout) for step in done[1:])
-    assert drift["drift"]["unlike"] is (change != "none")
+    assert drift["drift"]["differ"] is (change != "none")
     assert done[2].exit_code == (0 if change == "none" else 3), seen

@@ -87,7 +87,7 @@ def test_facts_from_files_are_those_of_the_calibration(out, fitted, tmp_path, na
 @pytest.mark.parametrize("name", ["graph-scaling", "graph-scaling-keep"])
 def test_graph_scaling_by_blocks_equals_the_calibration(out, fitted, name, without_context):
     calibration = fitted[name]
-    assert int((calibration.weights > 0).sum()) > 4  # a stack, not its fallback
+    assert 0.01 < float(calibration.base.stack[0]) < 0.99  # a mixture of both members
     context = calibration.context_of(out)
     context[:200] = torch.nan  # nodes whose neighbourhood is not known
     if without_context:

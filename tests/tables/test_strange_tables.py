@@ -8,6 +8,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 import graphcal as gc
@@ -480,7 +481,9 @@ def test_labels_in_another_order_of_the_index_are_refused():
 def test_scoring_tells_a_training_set_that_is_not_given(tmp_path):
     edges = write(tmp_path / "e.parquet", src=np.r_[IDS, IDS], dst=np.r_[(IDS + 1) % N, (IDS - 1) % N])
     path = write(tmp_path / "p.parquet", **KNOWN, **wide("logit_", Z))
-    results = calibrate_files(read_table(path), edges, None, ["graph-scaling"])
+    layer = tmp_path / "layer.safetensors"
+    save_file({"weight": torch.randn(C, 8, generator=torch.Generator().manual_seed(0)), "bias": torch.zeros(C)}, layer)
+    results = calibrate_files(read_table(path), edges, layer, ["scar"])
     results.save(tmp_path / "out")
     calibrator = tmp_path / "out" / "calibrator.safetensors"
     found = score(calibrator, path, tmp_path / "a", edges=edges)

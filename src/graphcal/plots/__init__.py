@@ -12,9 +12,7 @@ from graphcal.plots.measurement import (
     draw_confidences,
     draw_floor,
     draw_reliability,
-    draw_runtime,
     draw_slices,
-    draw_sweep,
     plot_reliability,
 )
 
@@ -23,8 +21,6 @@ __all__ = [
     "draw_confidences",
     "draw_floor",
     "draw_reliability",
-    "draw_runtime",
     "draw_slices",
-    "draw_sweep",
     "plot_reliability",
 ]

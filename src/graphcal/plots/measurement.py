@@ -7,7 +7,7 @@ hatch or a line style, so the pictures survive grey print. Ink follows the axis,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BLUE, VERMILLION = "#0072b2", "#d55e00"
-CYCLE = (BLUE, VERMILLION, "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-MARKERS = "osD^vP"
 FEW = 5  # nodes of a bin that is drawn hollow
 
 
@@ -167,26 +165,3 @@ def draw_floor(names: Sequence[str], ece: Sequence[float], floor: Sequence[float
     ax.set_yticks(rows, list(names))
     ax.legend(frameon=False)
     frame(ax, "ECE, %", "")
-
-
-def draw_sweep(
-    x: Sequence[float], curves: Mapping[str, Sequence[float]], ax: Axes, name: str = "", log: bool = True
-) -> None:
-    """Metrics over a hyper-parameter, one line each."""
-    for k, (label, values) in enumerate(curves.items()):
-        ax.plot(
-            x, values, marker=MARKERS[k % 6], color=CYCLE[k % 6], linestyle=("-", "--", ":", "-.")[k % 4], label=label
-        )
-    if log:
-        ax.set_xscale("log")
-    ax.legend(frameon=False)
-    frame(ax, name, "")
-
-
-def draw_runtime(names: Sequence[str], seconds: Sequence[float], ece: Sequence[float], ax: Axes) -> None:
-    """Draw the seconds to fit each method against the ECE after it."""
-    for k, (label, s, e) in enumerate(zip(names, seconds, ece)):
-        ax.plot([s], [100 * e], MARKERS[k % 6], color=CYCLE[k % 6])
-        ax.annotate(label, (s, 100 * e), textcoords="offset points", xytext=(6, 4), fontsize="small")
-    ax.set_xscale("log")
-    frame(ax, "seconds to fit", "ECE, %")

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from conftest import random_graph
-from graphcal.cli import arguments
+from graphcal.lab.cli import arguments
 
 
 def test_the_command_prints_terms_that_add_up(tmp_path, monkeypatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from conftest import random_graph
-from graphcal.cli import arguments
+from graphcal.lab.cli import arguments
 from graphcal.lab.cli.shift import SHOWN_METRICS
 
 

@@ -7,7 +7,7 @@ import json
 from typer.testing import CliRunner
 
 from conftest import random_graph
-from graphcal.cli import arguments
+from graphcal.lab.cli import arguments
 
 
 def test_the_command_tunes_and_sweeps(tmp_path, monkeypatch) -> None:

@@ -216,7 +216,9 @@ def leave_one_out(problem: Problem, t: Tensor, inverse: Tensor) -> tuple[Tensor,
         else:  # as a series: the eigenvalues of S A, a node's share in its own fit, are below 1
             step = first = covariance @ r
             for _ in range(SERIES):
-                step = first + covariance @ (at * (step - (at * step).sum(1, keepdim=True)))
+                before, step = step, first + covariance @ (at * (step - (at * step).sum(1, keepdim=True)))
+                if float((step - before).abs().max()) < 1e-6:
+                    break
             sums = covariance.sum(2, keepdim=True)
             trace = (
                 covariance.diagonal(dim1=1, dim2=2).sum(1)
