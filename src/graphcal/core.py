@@ -165,8 +165,8 @@ class Outputs:
         `hidden` where nothing follows the final linear map. Else (GCN, GAT) the model runs again, 2 + D / C times if it was
         observed. What does not give the logits back is not returned.
 
-        >>> import graphcal as gc
-        >>> gc.example().final_representation.shape
+        >>> import graphcal
+        >>> graphcal.example().final_representation.shape
         torch.Size([500, 16])
         """
         final = self.final

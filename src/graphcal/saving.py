@@ -177,7 +177,7 @@ def restore(path: str | os.PathLike[str], model: nn.Module | None = None) -> Any
     A file with a model in it needs ``model``, a module of the same architecture: its parameters are filled in, and what comes
     back is the `CalibratedModel`. Nothing in a file can run code: it is safetensors, checked before it is used.
 
-    >>> import tempfile, graphcal as gc
+    >>> import tempfile, graphcal
     >>> out = graphcal.example()
     >>> data = out.graph
     >>> calibrate = graphcal.TemperatureScaling().fit(out, on=data.val_mask)

@@ -136,7 +136,7 @@ class Decision:
     promise "average" it holds on average over draws, with "future" the share ``max_error`` is promised of nodes yet to come.
     Certification nodes are neither approved nor sent to a person: their labels are known.
 
-    >>> import torch, graphcal as gc
+    >>> import torch, graphcal
     >>> probs = torch.rand(2000, generator=torch.Generator().manual_seed(0)) / 2 + 0.5
     >>> y = (torch.rand(2000, generator=torch.Generator().manual_seed(1)) > probs).long()  # class 0 with that probability
     >>> log_probs, certify = torch.stack([probs, 1 - probs], 1).log(), torch.arange(2000) < 500

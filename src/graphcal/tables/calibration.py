@@ -76,7 +76,7 @@ def calibrate(
     or, where columns are named after them, in any order. ``edges`` (2, E) are row numbers. ``on`` are the rows to fit on, as a
     mask or as row numbers; without it half of the labelled rows are drawn with ``seed``.
 
-    >>> import numpy as np, graphcal as gc
+    >>> import numpy as np, graphcal
     >>> rng = np.random.default_rng(0)
     >>> z = rng.standard_normal((2000, 3))
     >>> y = (z + rng.gumbel(size=z.shape)).argmax(1)

@@ -62,7 +62,7 @@ def write_table(path: Path, tables: Iterable[pa.Table | pa.RecordBatch]) -> Path
 def export(out: Outputs, folder: str | Path) -> Path:
     """Write the outputs of a model to ``folder``; return the path of the predictions.
 
-    >>> import tempfile, graphcal as gc
+    >>> import tempfile, graphcal
     >>> data = graphcal.lab.synthetic(500, seed=0)
     >>> run = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=5), seeds=[0])[0]
     >>> with tempfile.TemporaryDirectory() as folder:
