@@ -45,17 +45,17 @@ class Study:
 
     A calibrator inside a study cannot read a test label.
 
-    >>> import graphcal as gc
-    >>> data = gc.lab.synthetic(500, seed=0)
-    >>> runs = gc.lab.train(data, training=gc.lab.Training(epochs=40), seeds=2)
+    >>> import dataclasses, graphcal as gc
+    >>> out = gc.example()
+    >>> data, runs = out.graph, [out, dataclasses.replace(out, logits=0.9 * out.logits)]  # two models on one graph
     >>> recipes = {name: gc.CALIBRATORS[name]() for name in ("none", "ts")}
-    >>> study = gc.Study.of([run.outputs for run in runs], recipes, on=data.val_mask)
+    >>> study = gc.Study.of(runs, recipes, on=data.val_mask)
     >>> measured = study.measure(data.test_mask)  # means over the two runs, compared with "none"
     >>> measured["ts"].nll < measured["none"].nll, measured["ts"].against["nll"].difference < 0
     (True, True)
     >>> [s.nodes for s in study.scores(data.test_mask)["ts"]], study.log_probs("ts")[0].shape  # per run
-    ([350, 350], torch.Size([500, 5]))
-    >>> later = study.carried_to([run.outputs for run in runs])  # the same calibrations, on a graph that has changed
+    ([289, 289], torch.Size([500, 5]))
+    >>> later = study.carried_to(runs)  # the same calibrations, on a graph that has changed
     >>> study.to_dict(measured)["ts"]["title"]  # for results.json
     'Temperature scaling'
     """

@@ -64,8 +64,8 @@ class Measurement(Scores):
     ``true_error`` is the error behind that noise, ``ece_interval`` its interval, ``worst`` the group that is furthest off.
 
     >>> import graphcal as gc
-    >>> data = gc.lab.synthetic(500, seed=0)
-    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=1)[0].outputs
+    >>> out = gc.example()
+    >>> data = out.graph
     >>> m = gc.evaluate(out.logits.log_softmax(-1), data.y, data.test_mask, graph=data)
     >>> m.ece > m.ece_floor, m.ece_interval[0] <= m.true_error <= m.ece_interval[1]
     (True, True)

@@ -65,8 +65,8 @@ def report(*results: Any) -> ReportPage:
     """The page of one or more results: dictionaries, paths to results.json, or what `graphcal.lab.run` returns.
 
     >>> import graphcal as gc
-    >>> data = gc.lab.synthetic(500, seed=0)
-    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=1)[0].outputs
+    >>> out = gc.example()
+    >>> data = out.graph
     >>> found = gc.evaluate(out.logits.log_softmax(-1), data.y, data.test_mask).to_dict()
     >>> page = gc.report({"dataset": "mine", "methods": {"none": found}})  # a notebook cell shows it
     >>> page.html[:15], "under-confident" in page.html  # page.write("report.html") saves it

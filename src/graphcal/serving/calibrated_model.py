@@ -48,10 +48,11 @@ class CalibratedModel(nn.Module):
     ``context`` sampled batches.
 
     >>> import graphcal as gc
+    >>> from torch_geometric.nn.models import GCN
     >>> data = gc.example().graph
-    >>> run = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=1)[0]
-    >>> calibrate = gc.TemperatureScaling().fit(run.outputs, on=data.val_mask)
-    >>> served = gc.CalibratedModel(run.model, calibrate)
+    >>> model = GCN(data.num_features, 8, 2, data.num_classes)
+    >>> calibrate = gc.TemperatureScaling().fit(gc.observe(model, data), on=data.val_mask)
+    >>> served = gc.CalibratedModel(model, calibrate)
     >>> served(data.x, data.edge_index).shape  # log-probabilities
     torch.Size([500, 5])
     >>> served.settings, served.tensors  # saved with it: pick and node_type, context and train_mask

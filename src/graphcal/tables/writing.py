@@ -63,10 +63,8 @@ def export(out: Outputs, folder: str | Path) -> Path:
     """Write the outputs of a model to ``folder``; return the path of the predictions.
 
     >>> import tempfile, graphcal as gc
-    >>> data = gc.lab.synthetic(500, seed=0)
-    >>> run = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=[0])[0]
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = gc.export(run.outputs, folder)
+    ...     path = gc.export(gc.example(), folder)
     ...     sorted(file.name for file in path.parent.iterdir())
     ['edges.parquet', 'final_layer.safetensors', 'predictions.parquet']
     """
