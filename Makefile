@@ -18,7 +18,7 @@ help:
 	@echo "make mutants   tools/mutants.toml, one change at a time: do the tests notice? (WORDS=methods/ for a part)"
 	@echo "make audit     known vulnerabilities of the locked packages, where the database can be reached"
 	@echo "make matrix    the wheel with every interpreter that is here, the oldest versions, and every extra alone (WORDS='3.12 oldest')"
-	@echo "make lint      ruff format, ruff check, import contracts, mypy"
+	@echo "make lint      ruff format, ruff check, vague names, import contracts, mypy"
 	@echo "make docs      the documentation, built strictly into site/"
 	@echo "make speed     benchmarks/: graphcal against the usual loops, side by side in one run"
 
@@ -61,6 +61,7 @@ matrix: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python tools/check_names.py
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 

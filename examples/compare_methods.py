@@ -6,7 +6,7 @@
 # %%
 import matplotlib.pyplot as plt
 
-import graphcal as gc
+import graphcal
 from graphcal.metrics import compare
 
 METHODS = ("none", "ts", "vs", "scar", "graph-scaling")
@@ -16,10 +16,10 @@ METHODS = ("none", "ts", "vs", "scar", "graph-scaling")
 # applies it. A calibrator cannot read a test label, even by mistake.
 
 # %%
-data = gc.lab.load("citeseer")
-runs = gc.lab.train(data, training=gc.lab.Training(epochs=100), seeds=range(5))
-recipes = {name: gc.CALIBRATORS[name]() for name in METHODS}
-study = gc.Study.of([run.outputs for run in runs], recipes, on=data.val_mask)
+data = graphcal.lab.load("citeseer")
+runs = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=100), seeds=range(5))
+recipes = {name: graphcal.CALIBRATORS[name]() for name in METHODS}
+study = graphcal.Study.of([run.outputs for run in runs], recipes, on=data.val_mask)
 
 # %% [markdown]
 # **What each leaves.** An ECE on a thousand nodes is mostly noise when it is near its floor. The true error is an estimate
@@ -35,7 +35,9 @@ for name, found in measured.items():
 
 # %%
 figure, axis = plt.subplots(figsize=(5, 2.4), layout="constrained")
-gc.plots.draw_floor(list(measured), [m.ece for m in measured.values()], [m.ece_floor for m in measured.values()], axis)
+graphcal.plots.draw_floor(
+    list(measured), [m.ece for m in measured.values()], [m.ece_floor for m in measured.values()], axis
+)
 
 # %% [markdown]
 # **Is the difference more than noise?** The same nodes, the same model, node by node: a paired test, with an interval.

@@ -4,9 +4,9 @@
 # A graph too large for one pass is trained and served by sampled batches. What a calibrator reads off a node's neighbourhood must
 # come from the whole neighbourhood. So it is computed once and kept in a table, a row per node.
 #
-# PyG's `NeighborLoader` needs pyg-lib or torch-sparse, which are compiled. `gc.lab.NeighborSampler` needs neither and makes the
-# same batches: `x`, `edge_index`, `y`, `n_id`, `batch_size`, seeds first. This code takes PyG's where it can run, and says which
-# it took. The output below was made without a compiled extension.
+# PyG's `NeighborLoader` needs pyg-lib or torch-sparse, which are compiled. `graphcal.lab.NeighborSampler` needs neither and
+# makes the same batches: `x`, `edge_index`, `y`, `n_id`, `batch_size`, seeds first. This code uses the loader of PyG if it
+# can run, and prints which one it used. The output below was made without a compiled extension.
 
 # %%
 import torch
@@ -15,16 +15,16 @@ from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn.models import GraphSAGE
 from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE
 
-import graphcal as gc
+import graphcal
 
-data = gc.lab.synthetic(4000, degree=12, homophily=0.6, feature_signal=0.2, seed=0)
+data = graphcal.lab.synthetic(4000, degree=12, homophily=0.6, feature_signal=0.2, seed=0)
 
 
 def loader(nodes, fanouts, shuffle=False):
     """Batches of 256 seeds, with at most ``fanouts`` neighbours per node and hop."""
     if WITH_PYG_LIB or WITH_TORCH_SPARSE:
         return NeighborLoader(data, list(fanouts), input_nodes=nodes, batch_size=256, shuffle=shuffle)
-    return gc.lab.NeighborSampler(data, fanouts, batch_size=256, input_nodes=nodes, shuffle=shuffle)
+    return graphcal.lab.NeighborSampler(data, fanouts, batch_size=256, input_nodes=nodes, shuffle=shuffle)
 
 
 print("batches by", type(loader(data.train_mask, (10, 10))).__name__)
@@ -46,11 +46,11 @@ model.eval()
 
 # %% [markdown]
 # **Observe** as you serve: every node once as the seed of a sample of five neighbours per hop. The fit then knows the noise of
-# sampling. (Served whole? Then `gc.observe(model, data, layerwise=True)`: the exact logits, a chunk of nodes at a time.)
+# sampling. (Served whole? Then `graphcal.observe(model, data, layerwise=True)`: the exact logits, a chunk of nodes at a time.)
 
 # %%
-out = gc.observe(model, loader=loader(None, (5, 5)))
-calibrate = gc.GraphScaling().fit(out, on=data.val_mask)
+out = graphcal.observe(model, loader=loader(None, (5, 5)))
+calibrate = graphcal.GraphScaling().fit(out, on=data.val_mask)
 table = calibrate.context_of(out)  # (N, K): what it reads around every node, computed once
 print(out, tuple(table.shape))
 
@@ -60,9 +60,9 @@ print(out, tuple(table.shape))
 
 # %%
 served = {
-    "uncalibrated": gc.CalibratedModel(model, gc.CALIBRATORS["none"]().fit(out, on=data.val_mask)),
-    "temperature": gc.CalibratedModel(model, gc.TemperatureScaling().fit(out, on=data.val_mask)),
-    "graph-scaling": gc.CalibratedModel(model, calibrate, context=table),
+    "uncalibrated": graphcal.CalibratedModel(model, graphcal.CALIBRATORS["none"]().fit(out, on=data.val_mask)),
+    "temperature": graphcal.CalibratedModel(model, graphcal.TemperatureScaling().fit(out, on=data.val_mask)),
+    "graph-scaling": graphcal.CalibratedModel(model, calibrate, context=table),
 }
 for name, calibrated in served.items():
     answers = torch.zeros(data.num_nodes, data.num_classes)
@@ -70,5 +70,5 @@ for name, calibrated in served.items():
         for batch in loader(data.test_mask, (5, 5)):
             log_probs = calibrated(batch.x, batch.edge_index, n_id=batch.n_id)
             answers[batch.n_id[: batch.batch_size]] = log_probs[: batch.batch_size]
-    found = gc.evaluate(answers, data.y, data.test_mask)
+    found = graphcal.evaluate(answers, data.y, data.test_mask)
     print(f"{name:14} accuracy {100 * found.accuracy:.1f} %  NLL {found.nll:.3f}  ECE {100 * found.ece:.1f} %")

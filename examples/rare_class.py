@@ -7,7 +7,7 @@
 # %%
 import torch
 
-import graphcal as gc
+import graphcal
 
 RARE = 0
 
@@ -15,15 +15,15 @@ RARE = 0
 # A synthetic graph on which one class is thinned out.
 
 # %%
-data = gc.lab.synthetic(12_000, seed=3)
+data = graphcal.lab.synthetic(12_000, seed=3)
 thinned = torch.rand(len(data.y), generator=torch.Generator().manual_seed(1)) < 0.25
 data = data.subgraph((data.y != RARE) | thinned)
 share = (data.y[data.test_mask] == RARE).double().mean()
 print(f"{100 * share:.1f} % of {int(data.test_mask.sum()):,} test nodes are of the rare class")
 
 # %%
-out = gc.lab.train(data, training=gc.lab.Training(epochs=60), seeds=[0])[0].outputs
-calibrate = gc.GraphScaling().fit(out, on=data.val_mask)
+out = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=60), seeds=[0])[0].outputs
+calibrate = graphcal.GraphScaling().fit(out, on=data.val_mask)
 log_probs = calibrate(out)
 
 # %% [markdown]
@@ -33,7 +33,7 @@ log_probs = calibrate(out)
 # %%
 certify = data.test_mask & (torch.rand(len(data.y), generator=torch.Generator().manual_seed(2)) < 0.2)
 for precision in (0.9, 0.7):
-    selected = gc.decide(
+    selected = graphcal.decide(
         log_probs,
         data.y,
         certify=certify,
@@ -50,7 +50,7 @@ for precision in (0.9, 0.7):
 
 # %%
 for name, found in {"uncalibrated": out.logits.log_softmax(-1), "graph-scaling": log_probs}.items():
-    queue = gc.decisions.review_queue(
+    queue = graphcal.decisions.review_queue(
         found, data.y, certify, budget=400, pool=data.test_mask, positive=RARE, random_draw=True
     )
     print(f"{name}: {queue.sentence}")

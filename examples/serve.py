@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATv2Conv
 from torch_geometric.utils import k_hop_subgraph
 
-import graphcal as gc
+import graphcal
 
 
 class Net(nn.Module):
@@ -44,22 +44,22 @@ def trained(data: Data, epochs: int = 40) -> Net:
 def ship(data: Data, path: Path) -> None:
     """Where labels are: fit, and write model and calibration into one file."""
     model = trained(data)
-    calibrate = gc.GraphScaling().fit(gc.observe(model, data), on=data.val_mask)
-    gc.save(gc.CalibratedModel(model, calibrate), path)
+    calibrate = graphcal.GraphScaling().fit(graphcal.observe(model, data), on=data.val_mask)
+    graphcal.save(graphcal.CalibratedModel(model, calibrate), path)
 
 
-def answer(calibrated: gc.CalibratedModel, data: Data, node: int) -> Tensor:
+def answer(calibrated: graphcal.CalibratedModel, data: Data, node: int) -> Tensor:
     """One node: its neighbourhood, as far as the model and the calibration look (two layers, two hops more)."""
     nodes, edges, place, _ = k_hop_subgraph(node, 4, data.edge_index, relabel_nodes=True, num_nodes=data.num_nodes)
     return calibrated(data.x[nodes], edges)[place].exp().squeeze(0)
 
 
 def main() -> None:
-    data = gc.lab.synthetic(600, homophily=0.6, feature_signal=0.3, seed=0)
+    data = graphcal.lab.synthetic(600, homophily=0.6, feature_signal=0.3, seed=0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
         ship(data, path)
-        calibrated = gc.restore(path, model=Net(data.num_features, data.num_classes))
+        calibrated = graphcal.restore(path, model=Net(data.num_features, data.num_classes))
     with torch.no_grad():
         everything = calibrated(data.x, data.edge_index).exp()
         one = answer(calibrated, data, node=7)

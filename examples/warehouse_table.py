@@ -14,13 +14,13 @@ import tempfile
 import duckdb
 import pyarrow as pa
 
-import graphcal as gc
+import graphcal
 
 os.chdir(tempfile.mkdtemp())
 
 
-def graphcal(*arguments: str) -> None:
-    """A command of the terminal, with what it prints."""
+def run(*arguments: str) -> None:
+    """Run a command and print its output."""
     print("$ graphcal", *arguments)
     done = subprocess.run([sys.executable, "-m", "graphcal", *arguments], capture_output=True, text=True, check=False)
     print(done.stdout or done.stderr)
@@ -31,13 +31,13 @@ def graphcal(*arguments: str) -> None:
 # What the warehouse holds. Here a small model makes the scores; yours come from wherever they come from.
 
 # %%
-data = gc.lab.synthetic(4000, homophily=0.7, feature_signal=0.3, seed=1)
-out = gc.lab.train(data, training=gc.lab.Training(epochs=100), seeds=[0])[0].outputs
+data = graphcal.lab.synthetic(4000, homophily=0.7, feature_signal=0.3, seed=1)
+out = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=100), seeds=[0])[0].outputs
 ids = pa.array([f"customer-{k}" for k in range(len(data.y))])
 source, target = (ids.take(pa.array(end.numpy())) for end in data.edge_index)
-known = pa.array((~data.train_mask).numpy())  # labels of rows that trained the model stay out: it has seen them
+labelled = pa.array((~data.train_mask).numpy())  # labels of rows that trained the model stay out: it has seen them
 scores = pa.table({"id": ids, **{f"logit_{k}": out.logits[:, k].numpy() for k in range(out.num_classes)}})
-labels = pa.table({"id": ids, "label": data.y.numpy()}).filter(known)
+labels = pa.table({"id": ids, "label": data.y.numpy()}).filter(labelled)
 edges = pa.table({"src": source, "dst": target})
 
 warehouse = duckdb.connect("warehouse.duckdb")
@@ -51,20 +51,20 @@ print(warehouse.sql("SELECT id, round(logit_0, 2) AS logit_0, round(logit_1, 2) 
 # %%
 for name in ("scores", "labels", "edges"):
     warehouse.execute(f"COPY {name} TO '{name}.parquet'")
-graphcal("calibrate", "scores.parquet", "--labels", "labels.parquet", "--edges", "edges.parquet", "--out", "out")
+run("calibrate", "scores.parquet", "--labels", "labels.parquet", "--edges", "edges.parquet", "--out", "out")
 
 # %% [markdown]
 # **Score.** The same calibrator on tomorrow's table, of any size.
 
 # %%
-graphcal("score", "out/calibrator.safetensors", "scores.parquet", "--edges", "edges.parquet", "--out", "tomorrow")
+run("score", "out/calibrator.safetensors", "scores.parquet", "--edges", "edges.parquet", "--out", "tomorrow")
 
 # %% [markdown]
 # **Decide.** Which customers may be acted on alone, with at most 2 % errors? Half of the measured rows, drawn at random,
 # certify.
 
 # %%
-graphcal("decide", "out", "--max-error", "0.02", "--certify", "0.5", "--random-draw", "--out", "decisions.parquet")
+run("decide", "out", "--max-error", "0.02", "--certify", "0.5", "--random-draw", "--out", "decisions.parquet")
 
 # %% [markdown]
 # **Back in the warehouse.**

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-import graphcal as gc
+import graphcal
 from graphcal.metrics import ece
 
 # %% [markdown]
@@ -17,7 +17,7 @@ from graphcal.metrics import ece
 
 
 # %%
-class Scaled(gc.Calibration):
+class Scaled(graphcal.Calibration):
     """Logits times one number."""
 
     scale: Tensor
@@ -37,7 +37,7 @@ class MeanMatching:
 
     steps: int = 60
 
-    def fit(self, out: gc.Outputs, on: Tensor, stop: Tensor | None = None) -> Scaled:
+    def fit(self, out: graphcal.Outputs, on: Tensor, stop: Tensor | None = None) -> Scaled:
         """The scale at which mean confidence and accuracy of the nodes ``on`` meet."""
         logits = out.logits[on].double()
         accuracy = (out.pred[on] == out.graph.y[on]).double().mean()
@@ -50,12 +50,12 @@ class MeanMatching:
 
 
 # %% [markdown]
-# **Beside the others.** It now goes wherever a recipe goes: into a `Study`, `gc.lab.run`, `gc.decide`.
+# **Beside the others.** It now goes wherever a recipe goes: into a `Study`, `graphcal.lab.run`, `graphcal.decide`.
 
 # %%
-graph = gc.lab.load("citeseer")
-out = gc.lab.train(graph, seeds=[0])[0].outputs
-for recipe in (gc.CALIBRATORS["none"](), MeanMatching(), gc.CALIBRATORS["ts"]()):
+graph = graphcal.lab.load("citeseer")
+out = graphcal.lab.train(graph, seeds=[0])[0].outputs
+for recipe in (graphcal.CALIBRATORS["none"](), MeanMatching(), graphcal.CALIBRATORS["ts"]()):
     log_probs = recipe.fit(out, on=graph.val_mask)(out)
     error = float(ece(log_probs[graph.test_mask], graph.y[graph.test_mask]))
     print(f"{type(recipe).__name__:20s} test ECE {100 * error:5.2f} %")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, nll_loss
 from torch_geometric.nn import GATv2Conv, GCNConv
 
-import graphcal as gc
+import graphcal
 
 
 class Net(nn.Module):
@@ -30,7 +30,7 @@ class Net(nn.Module):
 # A training loop of your own. graphcal does not need to see it.
 
 # %%
-data = gc.lab.load("citeseer")  # any PyG Data with x, edge_index, y and masks
+data = graphcal.lab.load("citeseer")  # any PyG Data with x, edge_index, y and masks
 torch.manual_seed(0)
 model = Net(data.num_features, data.num_classes)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
@@ -43,7 +43,7 @@ for _ in range(60):
 # **Observe.** Two forward passes: the logits and the final layer.
 
 # %%
-out = gc.observe(model, data)
+out = graphcal.observe(model, data)
 print(out)
 
 # %% [markdown]
@@ -51,9 +51,11 @@ print(out)
 # The floor is the ECE that a perfectly calibrated model would show on as many nodes.
 
 # %%
-calibrations = {name: gc.CALIBRATORS[name]().fit(out, on=data.val_mask) for name in ("none", "ts", "graph-scaling")}
+calibrations = {
+    name: graphcal.CALIBRATORS[name]().fit(out, on=data.val_mask) for name in ("none", "ts", "graph-scaling")
+}
 for name, calibrate in calibrations.items():
-    found = gc.evaluate(calibrate(out), data.y, data.test_mask)
+    found = graphcal.evaluate(calibrate(out), data.y, data.test_mask)
     print(f"{name:14} accuracy {100 * found.accuracy:.1f} %  NLL {found.nll:.3f}", end="  ")
     print(f"ECE {100 * found.ece:.1f} % (floor {100 * found.ece_floor:.1f} %)")
 
@@ -63,8 +65,8 @@ for name, calibrate in calibrations.items():
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(7, 3.2), layout="constrained")
 for axis, name in zip(axes, ("none", "graph-scaling")):
-    measured = gc.evaluate(calibrations[name](out), data.y, data.test_mask)
-    gc.plots.draw_reliability(measured.reliability, axis, label=name)
+    measured = graphcal.evaluate(calibrations[name](out), data.y, data.test_mask)
+    graphcal.plots.draw_reliability(measured.reliability, axis, label=name)
 
 # %% [markdown]
 # **Decide.** Half of the test nodes, drawn at random, certify. The other half is decided, and no label of it is read.
@@ -72,7 +74,7 @@ for axis, name in zip(axes, ("none", "graph-scaling")):
 # %%
 calibrate = calibrations["graph-scaling"]
 drawn = data.test_mask & (torch.rand(len(data.y), generator=torch.Generator().manual_seed(0)) < 0.5)
-decision = gc.decide(out, calibrate, certify=drawn, pool=data.test_mask, max_error=0.2, random_draw=True)
+decision = graphcal.decide(out, calibrate, certify=drawn, pool=data.test_mask, max_error=0.2, random_draw=True)
 print(decision.sentence)
 
 # %% [markdown]
@@ -81,8 +83,8 @@ print(decision.sentence)
 # it and passes for a new node; it and those beside it move a little.
 
 # %%
-gc.save(calibrate, "calibrator.safetensors")
-served = gc.CalibratedModel(model, gc.restore("calibrator.safetensors"))
+graphcal.save(calibrate, "calibrator.safetensors")
+served = graphcal.CalibratedModel(model, graphcal.restore("calibrator.safetensors"))
 with torch.no_grad():
     log_probs = served(data.x, data.edge_index)
 same = torch.isclose(log_probs.exp(), calibrate(out).exp(), atol=1e-5).all(1)

@@ -65,7 +65,7 @@ def test_half_precision_is_taken_in_single(graph):
         assert Outputs(logits_for(graph).to(dtype), graph).logits.dtype == torch.float32
 
 
-@pytest.mark.parametrize("name", CALIBRATORS.own)
+@pytest.mark.parametrize("name", CALIBRATORS.builtin)
 def test_a_calibration_says_what_it_was_fitted_on(name):
     out = model_outputs()
     out.graph.class_names = ["a", "b", "c", "d"]

@@ -24,11 +24,11 @@ Every calibrator is a recipe with a `fit(out, on, stop=None)` that gives a calib
 same card in the terminal. "Keeps predictions" means that the most probable class of a node never changes.
 
 ```python
-import graphcal as gc
+import graphcal
 
-graph = gc.lab.load("citeseer")
-out = gc.lab.train(graph, seeds=[0])[0].outputs
-calibrate = gc.CALIBRATORS["ts"]().fit(out, on=graph.val_mask)
+graph = graphcal.lab.load("citeseer")
+out = graphcal.lab.train(graph, seeds=[0])[0].outputs
+calibrate = graphcal.CALIBRATORS["ts"]().fit(out, on=graph.val_mask)
 log_probs = calibrate(out)
 ```
 
@@ -41,7 +41,7 @@ imitate published code, slips included (`ts-cagcn`, `scar-grid`, ...), are added
 
 def recipes() -> dict[str, dict[str, Any]]:
     """Recipes by cards file: the product's, and the laboratory's learned baselines; plug-ins and variants have no card here."""
-    product: dict[str, Any] = CALIBRATORS.own
+    product: dict[str, Any] = CALIBRATORS.builtin
     names = [name for name, point in announced("calibrator").items() if point.module == "graphcal.lab.baselines"]
     return dict(zip(CARDS, (product, {name: CALIBRATORS[name] for name in sorted(names)})))
 

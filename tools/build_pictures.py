@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-import graphcal as gc
+import graphcal
 from graphcal.graphs import neighbour_agreement, structure
 from graphcal.metrics.bins import reliability
 
@@ -29,10 +29,12 @@ class Story:
     """One trained model, three ways to read its confidence, on the test nodes."""
 
     def __init__(self) -> None:
-        self.data = gc.lab.load("citeseer")
-        self.out = gc.lab.train(self.data, seeds=[0])[0].outputs
+        self.data = graphcal.lab.load("citeseer")
+        self.out = graphcal.lab.train(self.data, seeds=[0])[0].outputs
         recipes = {"model": "none", "temperature": "ts", "graph scaling": "graph-scaling"}
-        study = gc.Study.of([self.out], {k: gc.CALIBRATORS[v]() for k, v in recipes.items()}, on=self.data.val_mask)
+        study = graphcal.Study.of(
+            [self.out], {k: graphcal.CALIBRATORS[v]() for k, v in recipes.items()}, on=self.data.val_mask
+        )
         self.test = self.data.test_mask
         self.y = self.data.y[self.test]
         self.log_probs = {name: study.log_probs(name)[0][self.test] for name in recipes}
@@ -74,7 +76,7 @@ def floor(ax: Axes, story: Story) -> None:
     floors = []
     for size in sizes:
         rows = torch.randint(len(story.y), (size,), generator=generator)
-        floors.append(100 * gc.metrics.ece_floor(story.log_probs["temperature"][rows]))
+        floors.append(100 * graphcal.metrics.ece_floor(story.log_probs["temperature"][rows]))
     ax.plot(sizes, floors, marker="o", color=BLUE)
     ax.set(xscale="log", ylim=(0, None), xlabel="test nodes", ylabel="ECE of a perfect model, points")
     ax.set_title("4  A perfect model does not show 0")
@@ -121,7 +123,7 @@ def agreement(ax: Axes, story: Story) -> None:
 def labels(ax: Axes, story: Story) -> None:
     nodes = story.data.val_mask.nonzero().flatten()
     sizes, draws = (30, 50, 100, 200, 350, 500), 5
-    for name, recipe in (("temperature", gc.TemperatureScaling()), ("graph scaling", gc.GraphScaling())):
+    for name, recipe in (("temperature", graphcal.TemperatureScaling()), ("graph scaling", graphcal.GraphScaling())):
         means = []
         for size in sizes:
             total = 0.0
@@ -129,7 +131,7 @@ def labels(ax: Axes, story: Story) -> None:
                 chosen = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))[:size]]
                 on = torch.zeros_like(story.data.val_mask).index_fill(0, chosen, True)
                 log_probs = recipe.fit(story.out, on=on)(story.out)[story.test]
-                total += gc.metrics.nll(log_probs, story.y)
+                total += graphcal.metrics.nll(log_probs, story.y)
             means.append(total / draws)
         ax.plot(sizes, means, marker="o", color=COLOURS[name], label=name)
     ax.set(xscale="log", xlabel="validation labels", ylabel="NLL on test nodes")
@@ -158,7 +160,9 @@ def decided(ax: Axes, story: Story) -> None:
     for name in ("temperature", "graph scaling"):
         found = []
         for target in targets:
-            decision = gc.decide(story.log_probs[name], story.y, certify=drawn, max_error=target, random_draw=True)
+            decision = graphcal.decide(
+                story.log_probs[name], story.y, certify=drawn, max_error=target, random_draw=True
+            )
             found.append(100 * decision.coverage)
         ax.plot([100 * t for t in targets], found, marker="o", color=COLOURS[name], label=name)
     ax.set(ylim=(0, 100), xlabel="errors allowed, % (with 95 % certainty)", ylabel="nodes decided alone, %")

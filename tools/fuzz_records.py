@@ -143,7 +143,7 @@ def saved() -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
 
     found, out = [], outputs()
     with tempfile.TemporaryDirectory() as folder:
-        for name in CALIBRATORS.own:
+        for name in CALIBRATORS.builtin:
             cls: Any = CALIBRATORS[name]
             small = {f.name: 3 for f in fields(cls) if f.name == "epochs"}
             try:

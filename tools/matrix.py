@@ -47,7 +47,7 @@ class Environment:
 
 
 def interpreter(version: str) -> Path | None:
-    """This version of Python, or None where there is none."""
+    """Path of this version of Python, or None."""
     here = shutil.which(
         f"python{version}", path=os.pathsep.join([str(Path(sys.base_prefix) / "bin"), os.environ["PATH"]])
     )

@@ -46,9 +46,9 @@ def table_of_predictions(path: Path) -> None:
 def main() -> None:
     import torch
 
-    import graphcal as gc
+    import graphcal
 
-    assert "site-packages" in gc.__file__, f"{gc.__file__} is not the installed package"
+    assert "site-packages" in graphcal.__file__, f"{graphcal.__file__} is not the installed package"
     graphcal("--help")
     graphcal("run", "--seeds", "1", "--calibrator", "ts,scar,isotonic", "--out", "report")
     assert Path("report/report.html").stat().st_size > 10_000
@@ -56,7 +56,7 @@ def main() -> None:
     table_of_predictions(Path("predictions.csv"))
     graphcal("calibrate", "predictions.csv", "--calibrator", "ts", "--out", "calibrated")
     graphcal("score", "calibrated/calibrator.safetensors", "predictions.csv", "--out", "scored")
-    calibration = gc.restore("calibrated/calibrator.safetensors")
+    calibration = graphcal.restore("calibrated/calibrator.safetensors")
     assert 2 < calibration.temperature < 4.5, (
         f"predictions that are three times too sure got T = {calibration.temperature}"
     )

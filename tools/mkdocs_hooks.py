@@ -1,5 +1,7 @@
-"""What the site has beyond docs/: the committed results, under results/, so that links to them hold on the site as on disk;
-and the examples of docstrings as code."""
+"""Add the committed results to the site, and show examples of docstrings as code.
+
+Results are copied under results/, so that links to them work on the site and on disk.
+"""
 
 from __future__ import annotations
 

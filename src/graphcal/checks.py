@@ -16,7 +16,7 @@ LARGEST = 1e15  # a logit: squares, and sums of them over many nodes, stay withi
 
 
 def as_float(values: Any) -> Tensor:
-    """In single precision or better: half precision has too few digits to calibrate in."""
+    """Convert to single precision or better: half precision has too few digits to calibrate in."""
     tensor = torch.as_tensor(values)
     return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
 
@@ -126,26 +126,26 @@ def check_mask(mask: Any, nodes: int, name: str, may_be_empty: bool = False) -> 
     """A choice of nodes as a boolean (N,) tensor: from a boolean mask or from node numbers, as tensor, array or list."""
     came = type(mask).__name__
     try:
-        chosen = torch.as_tensor(mask)
+        tensor = torch.as_tensor(mask)
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(
             f"{name} must be a boolean mask with one entry per node, or node numbers; got {came}"
         ) from None
     if (
-        chosen.dtype == torch.uint8 and chosen.shape == (nodes,) and bool((chosen <= 1).all())
+        tensor.dtype == torch.uint8 and tensor.shape == (nodes,) and bool((tensor <= 1).all())
     ):  # a mask as older torch wrote them
-        chosen = chosen.bool()
-    if chosen.dim() != 1 or chosen.is_floating_point() or chosen.is_complex():
-        came = f"{tuple(chosen.shape)} of {chosen.dtype}"
-        several = f": choose one of the splits, {name}[:, 0]" if chosen.dim() == 2 else ""
+        tensor = tensor.bool()
+    if tensor.dim() != 1 or tensor.is_floating_point() or tensor.is_complex():
+        came = f"{tuple(tensor.shape)} of {tensor.dtype}"
+        several = f": choose one of the splits, {name}[:, 0]" if tensor.dim() == 2 else ""
         raise ValueError(f"{name} must be a boolean mask with one entry per node, or node numbers; got {came}{several}")
-    if chosen.dtype != torch.bool:
-        chosen = _mask_of_numbers(chosen.long(), nodes, name)
-    if len(chosen) != nodes:
-        raise ValueError(f"{name} has {len(chosen)} entries, but there are {nodes} nodes")
-    if not may_be_empty and not chosen.any():
+    if tensor.dtype != torch.bool:
+        tensor = _mask_of_numbers(tensor.long(), nodes, name)
+    if len(tensor) != nodes:
+        raise ValueError(f"{name} has {len(tensor)} entries, but there are {nodes} nodes")
+    if not may_be_empty and not tensor.any():
         raise ValueError(f"{name} selects no node: give the nodes to fit on, for example data.val_mask")
-    return chosen
+    return tensor
 
 
 def _mask_of_numbers(ids: Tensor, nodes: int, name: str) -> Tensor:

@@ -33,8 +33,8 @@ class FinalLayer:
 
     Averaged heads (GAT) and summed parts (GraphSAGE) are stacked into one weight, so ``gram`` is always weight @ weight.T.
 
-    >>> import graphcal as gc
-    >>> layer = gc.FinalLayer.from_weight(torch.eye(3, 8))  # three classes, eight hidden units, no bias
+    >>> import graphcal
+    >>> layer = graphcal.FinalLayer.from_weight(torch.eye(3, 8))  # three classes, eight hidden units, no bias
     >>> layer.gram.shape, layer.to(torch.float64).bias.dtype
     (torch.Size([3, 3]), torch.float64)
     """
@@ -99,8 +99,8 @@ class Outputs:
     `observe` and `train` make them. Logits in half precision are taken in single. Masks of the graph may be boolean or node
     numbers, labels (N,) or (N, 1).
 
-    >>> import graphcal as gc
-    >>> out = gc.example()
+    >>> import graphcal
+    >>> out = graphcal.example()
     >>> data = out.graph
     >>> out, out.num_nodes, out.num_classes
     (Outputs(500 nodes, 5 classes, final layer known), 500, 5)
@@ -127,10 +127,10 @@ class Outputs:
 
     @classmethod
     def from_logits(cls, logits: Any, data: Data, weight: Any = None, bias: Any = None) -> Outputs:
-        """For people who have only numbers. ``weight`` (C, D) and ``bias`` (C,) of the last layer let SCAR work.
+        """Build outputs from logits alone. SCAR also needs ``weight`` (C, D) and ``bias`` (C,) of the last layer.
 
-        >>> import graphcal as gc
-        >>> gc.Outputs.from_logits(torch.randn(500, 5), gc.example().graph)
+        >>> import graphcal
+        >>> graphcal.Outputs.from_logits(torch.randn(500, 5), graphcal.example().graph)
         Outputs(500 nodes, 5 classes, logits only)
         """
         logits = as_float(logits)
@@ -140,8 +140,8 @@ class Outputs:
         return cls(logits.detach(), data, None if weight is None else FinalLayer.from_weight(weight, bias))
 
     def __repr__(self) -> str:
-        known = "final layer known" if self.final is not None else "logits only"
-        return f"Outputs({self.num_nodes} nodes, {self.num_classes} classes, {known})"
+        detail = "final layer known" if self.final is not None else "logits only"
+        return f"Outputs({self.num_nodes} nodes, {self.num_classes} classes, {detail})"
 
     @property
     def num_nodes(self) -> int:
@@ -165,8 +165,8 @@ class Outputs:
         `hidden` where nothing follows the final linear map. Else (GCN, GAT) the model runs again, 2 + D / C times if it was
         observed. What does not give the logits back is not returned.
 
-        >>> import graphcal as gc
-        >>> gc.example().final_representation.shape
+        >>> import graphcal
+        >>> graphcal.example().final_representation.shape
         torch.Size([500, 16])
         """
         final = self.final
@@ -184,10 +184,10 @@ class Outputs:
     def rerun(self, needed_by: str, edge_weight: Tensor | None = None, dropout: Generator | None = None) -> Tensor:
         """Run the model once more and return its logits (N, C); ``needed_by`` names the caller in the error.
 
-        >>> import graphcal as gc
+        >>> import graphcal
         >>> from torch_geometric.nn.models import GCN
-        >>> data = gc.example().graph
-        >>> out = gc.observe(GCN(data.num_features, 8, 2, data.num_classes, dropout=0.5), data)
+        >>> data = graphcal.example().graph
+        >>> out = graphcal.observe(GCN(data.num_features, 8, 2, data.num_classes, dropout=0.5), data)
         >>> out.rerun("an ensemble", dropout=Generator().manual_seed(0)).shape
         torch.Size([500, 5])
         """
@@ -213,7 +213,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a calibration reads besides the logits.
+    """Inputs of a calibration besides the logits.
 
     >>> Needs(edges=True).edges, Needs().edges
     (True, False)
@@ -244,10 +244,10 @@ class Calibration(nn.Module):
     A subclass defines ``needs``, `context` (where it reads the graph) and `kernel`. It is then applied in memory, to tables on
     disk, to sampled batches and in exported programs. A calibration with ``needs.whole_graph`` defines ``forward(out)`` instead.
 
-    >>> import graphcal as gc
-    >>> out = gc.example()
+    >>> import graphcal
+    >>> out = graphcal.example()
     >>> data = out.graph
-    >>> calibrate = gc.SCAR().fit(out, on=data.val_mask)
+    >>> calibrate = graphcal.SCAR().fit(out, on=data.val_mask)
     >>> log_probs = calibrate(out)  # (N, C)
     >>> table = calibrate.context_of(out)  # (N, K)
     >>> calibrate.needs.edges, torch.equal(calibrate.log_probs(out.logits, table), log_probs)
@@ -391,11 +391,11 @@ class Recipe(Protocol):
     ``on`` are the nodes whose labels are fitted, as a boolean mask or node numbers; ``stop`` the nodes for early stopping where
     a method has it (protocols differ: GATS stops on training nodes, CaGCN on the fitted ones).
 
-    >>> import graphcal as gc
-    >>> out = gc.example()
+    >>> import graphcal
+    >>> out = graphcal.example()
     >>> data = out.graph
-    >>> recipe = gc.TemperatureScaling()
-    >>> isinstance(recipe, gc.Recipe), recipe.fit(out, on=data.val_mask)(out).shape
+    >>> recipe = graphcal.TemperatureScaling()
+    >>> isinstance(recipe, graphcal.Recipe), recipe.fit(out, on=data.val_mask)(out).shape
     (True, torch.Size([500, 5]))
     """
 
@@ -440,10 +440,10 @@ def blinded(graph: Data) -> Data:
 
 
 def fitted_on(out: Outputs, on: Tensor) -> dict[str, Any]:
-    """What a calibration says of its own fit: ``Cls(..., **fitted_on(out, on))``. It goes into the saved file's header."""
+    """Metadata of a fit, stored in the saved file's header: ``Cls(..., **fitted_on(out, on))``."""
     graph = out.graph
     names = graph.get("class_names")
-    known = {
+    metadata = {
         "fitting_nodes": int(check_mask(on, out.num_nodes, "on").sum()),
         "nodes": out.num_nodes,
         "edges": None if graph.get("edge_index") is None else int(graph.edge_index.shape[1]),
@@ -452,4 +452,4 @@ def fitted_on(out: Outputs, on: Tensor) -> dict[str, Any]:
         "training_nodes": None if graph.get("train_mask") is None else int(graph.train_mask.sum()),
         "class_names": None if names is None else [str(name) for name in names],
     }
-    return {"num_classes": out.num_classes, "fitted_on": known}
+    return {"num_classes": out.num_classes, "fitted_on": metadata}

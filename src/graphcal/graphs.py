@@ -32,13 +32,13 @@ UNREACHABLE = -1
 
 
 def node_name(graph: Data, node: int) -> str:
-    """What a node is called in the graph's own files (``node_ids``); its number where they say nothing."""
+    """Name of a node from ``node_ids``; its number if there is none."""
     ids = graph.get("node_ids")
     return str(node) if ids is None else str(ids[node])
 
 
 def class_name(graph: Data, label: int) -> str:
-    """What a class is called (``class_names``); its number where nothing says it."""
+    """Name of a class from ``class_names``; its number if there is none."""
     names = graph.get("class_names")
     return str(label) if names is None else str(names[label])
 
@@ -167,9 +167,9 @@ def structure(graph: Data | Structure) -> Structure:
 
     A graph without ``train_mask`` has no training nodes: every hop is unreachable.
 
-    >>> import graphcal as gc
-    >>> data = gc.example().graph
-    >>> facts = gc.structure(data)
+    >>> import graphcal
+    >>> data = graphcal.example().graph
+    >>> facts = graphcal.structure(data)
     >>> facts.degree.shape, int(facts.hops[data.train_mask].max()), facts.neighbour_mean(data.x).shape
     (torch.Size([500]), 0, torch.Size([500, 16]))
     """
@@ -193,7 +193,7 @@ def structure(graph: Data | Structure) -> Structure:
 
 
 def _state_of(graph: Data) -> tuple[Any, ...]:
-    """What changes when edges or training nodes are changed in place.
+    """Key that changes when edges or training nodes are changed in place.
 
     Tensors made in inference mode count no versions: their content is hashed. Facts computed in inference mode cannot be used
     for gradients, so the mode is part of the state.
@@ -212,7 +212,7 @@ Columns = Any  # (N, D): a tensor in memory and when traced, a file on disk
 
 
 class GraphSums(Protocol):
-    """What a calibration's context is composed with. Every column has one row per node."""
+    """Operations that a calibration's context is built from. Every column has one row per node."""
 
     @property
     def num_nodes(self) -> int: ...

@@ -22,9 +22,9 @@ from typing import Generic, TypeVar, cast
 T = TypeVar("T")
 
 
-def choices(name: str, known: Iterable[str]) -> str:
+def choices(name: str, options: Iterable[str]) -> str:
     """The end of an error about a name that is not known: all names, and the one that was probably meant."""
-    names = list(known)
+    names = list(options)
     meant = get_close_matches(name.lower(), names, n=1)
     return f"choose among {', '.join(names)}" + (f". Did you mean {meant[0]!r}?" if meant else "")
 
@@ -39,10 +39,10 @@ class UnknownName(KeyError, ValueError):
 class Names(Mapping[str, T], Generic[T]):
     """A read-only table: name -> value, such as `graphcal.CALIBRATORS` and `graphcal.lab.BACKBONES`.
 
-    >>> import graphcal as gc
-    >>> gc.CALIBRATORS["ts"]()  # a recipe
+    >>> import graphcal
+    >>> graphcal.CALIBRATORS["ts"]()  # a recipe
     TemperatureScaling()
-    >>> "graph-scaling" in gc.CALIBRATORS
+    >>> "graph-scaling" in graphcal.CALIBRATORS
     True
 
     Our own names come first and cannot be taken over.
@@ -50,16 +50,16 @@ class Names(Mapping[str, T], Generic[T]):
     offer, and ``signature`` how the error describes it.
     """
 
-    def __init__(self, kind: str, own: Mapping[str, T], method: str = "", signature: str = "") -> None:
-        self.kind, self.own, self._method, self._signature = kind, dict(own), method, signature
+    def __init__(self, kind: str, builtin: Mapping[str, T], method: str = "", signature: str = "") -> None:
+        self.kind, self.builtin, self._method, self._signature = kind, dict(builtin), method, signature
 
     @cached_property
     def _announced(self) -> dict[str, EntryPoint]:
-        return {name: point for name, point in announced(self.kind).items() if name not in self.own}
+        return {name: point for name, point in announced(self.kind).items() if name not in self.builtin}
 
     def __getitem__(self, name: str) -> T:
-        if name in self.own:
-            return self.own[name]
+        if name in self.builtin:
+            return self.builtin[name]
         if name not in self._announced:
             raise UnknownName(f"unknown {self.kind} {name!r}{taken_out(self.kind, name)}; {choices(name, self)}")
         point = self._announced[name]
@@ -69,34 +69,34 @@ class Names(Mapping[str, T], Generic[T]):
         return cast(T, value)
 
     def __iter__(self) -> Iterator[str]:
-        yield from self.own
+        yield from self.builtin
         yield from sorted(self._announced)
 
     def __len__(self) -> int:
-        return len(self.own) + len(self._announced)
+        return len(self.builtin) + len(self._announced)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.own or name in self._announced
+        return name in self.builtin or name in self._announced
 
     def __repr__(self) -> str:
         return f"{self.kind}s: {', '.join(self)}"
 
 
 def announced(kind: str) -> dict[str, EntryPoint]:
-    """What installed packages announce of a kind; nothing is imported."""
+    """Entry points of a kind from installed packages; nothing is imported."""
     return {point.name: point for point in entry_points(group=f"graphcal.{kind}s") if _is_there(point)}
 
 
 def taken_out(kind: str, name: str) -> str:
-    """For an error: where a name of ours would be, had that part of graphcal not been taken out; empty for other names."""
+    """Hint for a built-in plug-in whose part of graphcal is not installed; empty for other names."""
     points = [p for p in entry_points(group=f"graphcal.{kind}s") if p.name == name and not _is_there(p)]
     return f" (it is in {points[0].module}, which this installation lacks)" if points else ""
 
 
 def _is_there(point: EntryPoint) -> bool:
-    """Whether the module exists: a deleted part (`graphcal.lab`) is not announced, though the metadata still name it."""
+    """Return whether the module exists: a deleted part (`graphcal.lab`) is not announced, though the metadata still name it."""
     module = point.value.partition(":")[0]
     if not module.startswith("graphcal."):
         return True
-    place = Path(__file__).parent.joinpath(*module.split(".")[1:])  # found without importing its package
-    return place.is_dir() or place.with_suffix(".py").is_file()
+    path = Path(__file__).parent.joinpath(*module.split(".")[1:])  # found without importing its package
+    return path.is_dir() or path.with_suffix(".py").is_file()

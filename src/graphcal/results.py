@@ -51,7 +51,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where predictions come from: a trained model (``input`` "model") or a table ("table")."""
+    """Origin of predictions: a trained model (``input`` "model") or a table ("table")."""
 
     input: Literal["model", "table"]
     dataset: str

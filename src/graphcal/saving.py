@@ -76,9 +76,9 @@ PLAIN: dict[str, type | tuple[type, ...]] = {
 
 @lru_cache(maxsize=1)
 def installed_versions() -> dict[str, str]:
-    """What a result was computed with: graphcal, Python and the packages that numbers depend on."""
-    found = {name: metadata.version(name) for name in PACKAGES}
-    return {"graphcal": __version__, "python": platform.python_version(), **found}
+    """Versions of graphcal, Python and the packages that numbers depend on."""
+    versions = {name: metadata.version(name) for name in PACKAGES}
+    return {"graphcal": __version__, "python": platform.python_version(), **versions}
 
 
 def save(
@@ -92,15 +92,15 @@ def save(
     ``node_type``. Functions (``as_graph``, a callable ``pick``) are refused.
 
     ``reference`` is what its predictions looked like when it was fitted (`graphcal.metrics.reference_summary`): `graphcal watch`
-    and `graphcal score` compare later ones with it. A calibration of `gc.calibrate` brings its own.
+    and `graphcal score` compare later ones with it. A calibration of `graphcal.calibrate` brings its own.
 
     >>> import tempfile
-    >>> import graphcal as gc
-    >>> out = gc.example()
+    >>> import graphcal
+    >>> out = graphcal.example()
     >>> data = out.graph
-    >>> calibrate = gc.TemperatureScaling().fit(out, on=data.val_mask)
+    >>> calibrate = graphcal.TemperatureScaling().fit(out, on=data.val_mask)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     restored = gc.restore(gc.save(calibrate, f"{folder}/ts.safetensors"))
+    ...     restored = graphcal.restore(graphcal.save(calibrate, f"{folder}/ts.safetensors"))
     >>> bool((restored(out) == calibrate(out)).all())
     True
     """
@@ -148,7 +148,7 @@ def read_reference(path: str | os.PathLike[str]) -> dict[str, Any]:
     if reference is None:
         raise ValueError(
             f"{path} does not say what its predictions looked like when it was fitted: save it with "
-            "gc.save(calibration, path, reference=gc.metrics.reference_summary(log_probs))"
+            "graphcal.save(calibration, path, reference=graphcal.metrics.reference_summary(log_probs))"
         )
     return reference
 
@@ -178,36 +178,36 @@ def restore(path: str | os.PathLike[str], model: nn.Module | None = None) -> Any
     back is the `CalibratedModel`. Nothing in a file can run code: it is safetensors, checked before it is used.
 
     >>> import tempfile, graphcal as gc
-    >>> out = gc.example()
+    >>> out = graphcal.example()
     >>> data = out.graph
-    >>> calibrate = gc.TemperatureScaling().fit(out, on=data.val_mask)
-    >>> path = gc.save(calibrate, Path(tempfile.mkdtemp()) / "ts.safetensors")
-    >>> bool((gc.restore(path)(out) == calibrate(out)).all())
+    >>> calibrate = graphcal.TemperatureScaling().fit(out, on=data.val_mask)
+    >>> path = graphcal.save(calibrate, Path(tempfile.mkdtemp()) / "ts.safetensors")
+    >>> bool((graphcal.restore(path)(out) == calibrate(out)).all())
     True
     """
     path = Path(path)
     header, tensors = _read(path)
-    said = header.get("model")
-    prefixes = () if said is None else (MODEL, SERVED)
+    description = header.get("model")
+    prefixes = () if description is None else (MODEL, SERVED)
     calibration = _built(header, {name: t for name, t in tensors.items() if not name.startswith(prefixes)}, path)
     trial(calibration, path)
     calibration.file = str(path)
-    if said is None:
+    if description is None:
         if model is not None:
             raise ValueError(f"{path} holds a calibration without a model: CalibratedModel(model, restore(path))")
         return calibration
-    if not isinstance(said, dict) or not all(type(value) in (str, int) for value in said.values()):
+    if not isinstance(description, dict) or not all(type(value) in (str, int) for value in description.values()):
         raise ValueError(f"{path} has a damaged graphcal header: no valid 'model'")
     if model is None:
         raise ValueError(
-            f"{path} holds a {said.get('class')} with its calibration: give a module of that architecture, "
-            f"restore(path, model={said.get('class')}(...))"
+            f"{path} holds a {description.get('class')} with its calibration: give a module of that architecture, "
+            f"restore(path, model={description.get('class')}(...))"
         )
     try:
         model.load_state_dict(_part(tensors, MODEL))
     except RuntimeError as error:
         raise ValueError(f"{path} does not fit {type(model).__name__}: {error}") from None
-    settings = {name: said[name] for name in CalibratedModel.SETTINGS if name in said}
+    settings = {name: description[name] for name in CalibratedModel.SETTINGS if name in description}
     given = _part(tensors, SERVED)
     if not set(given) <= set(CalibratedModel.TENSORS):
         raise ValueError(f"{path} is damaged: a CalibratedModel with {', '.join(given)}")
@@ -364,7 +364,7 @@ def _loaded() -> dict[str, type[Calibration]]:
 
 
 def fields_of(cls: type[Calibration]) -> dict[str, str]:
-    """What a calibration of this class is made of: the fields it declares, with their types as they are written."""
+    """Declared fields of a calibration class, with their types as written."""
     fields: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if issubclass(base, Calibration) and base is not Calibration:
@@ -377,7 +377,7 @@ def _written(kind: Any) -> str:
 
 
 def misfit(cls: type[Calibration], state: Mapping[str, Any]) -> str:
-    """What is wrong with this state of a class, in words: fields it lacks, does not know, or has of another type; else ''."""
+    """Fault of a state: fields that are missing, unknown or of another type; else ''."""
     fields = fields_of(cls)
     lacking = [name for name in fields if name not in state and not hasattr(cls, name)]
     if lacking:

@@ -31,7 +31,7 @@ StageProgress = Callable[[str, int, int], None]  # stage, done, total
 
 @dataclass(frozen=True, eq=False)
 class FittedRun:
-    """One recipe on one run: its calibration, and what that says of every node."""
+    """One recipe on one run: its calibration and the calibrated log-probabilities of every node."""
 
     calibration: Calibration
     log_probs: Tensor  # (N, C)
@@ -45,11 +45,11 @@ class Study:
 
     A calibrator inside a study cannot read a test label.
 
-    >>> import dataclasses, graphcal as gc
-    >>> out = gc.example()
+    >>> import dataclasses, graphcal
+    >>> out = graphcal.example()
     >>> data, runs = out.graph, [out, dataclasses.replace(out, logits=0.9 * out.logits)]  # two models on one graph
-    >>> recipes = {name: gc.CALIBRATORS[name]() for name in ("none", "ts")}
-    >>> study = gc.Study.of(runs, recipes, on=data.val_mask)
+    >>> recipes = {name: graphcal.CALIBRATORS[name]() for name in ("none", "ts")}
+    >>> study = graphcal.Study.of(runs, recipes, on=data.val_mask)
     >>> measured = study.measure(data.test_mask)  # means over the two runs, compared with "none"
     >>> measured["ts"].nll < measured["none"].nll, measured["ts"].against["nll"].difference < 0
     (True, True)
@@ -150,7 +150,7 @@ class Study:
 def apply(
     calibration: Calibration, out: Outputs, fit_seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> FittedRun:
-    """What a calibration says of every node of ``out``."""
+    """Apply a calibration to every node of ``out``."""
     started = clock()
     with torch.no_grad():
         log_probs = calibration(out).detach()

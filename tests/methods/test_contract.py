@@ -8,6 +8,6 @@ from calibrator_contract import *  # noqa: F403
 from graphcal.methods import CALIBRATORS
 
 
-@pytest.fixture(scope="module", params=list(CALIBRATORS.own))
+@pytest.fixture(scope="module", params=list(CALIBRATORS.builtin))
 def name(request) -> str:
     return request.param

@@ -153,7 +153,7 @@ def test_a_signature_without_edges_needs_as_graph(graph):
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in CALIBRATORS.own if not CALIBRATORS[n].card.graph and not CALIBRATORS[n].card.model]
+    "name", [n for n in CALIBRATORS.builtin if not CALIBRATORS[n].card.graph and not CALIBRATORS[n].card.model]
 )
 def test_a_calibration_of_the_logits_alone_needs_no_graph(name):
     model = Blind()

@@ -60,7 +60,6 @@ def calibrate(
     graphcal calibrate preds/ --labels labels.parquet --edges edges.parquet
     graphcal calibrate scores.csv --kind logits --calibrator ts,isotonic
     """
-
     from graphcal.calibrate_table import calibrate_files
     from graphcal.files import check_writable
     from graphcal.tables.reading import read_table

@@ -34,19 +34,21 @@ def methods(
     elif name:
         _print_card(name, cards[name])
     else:
-        _print_table(cards, own=len(read_cards()))
+        _print_table(cards, num_builtin=len(read_cards()))
 
 
 def _all_cards() -> dict[str, dict[str, Any]]:
-    own = read_cards()
-    others = {key: point.value.partition(":")[0] for key, point in announced("calibrator").items() if key not in own}
-    return {**own, **{key: {"module": module} for key, module in sorted(others.items())}}
+    builtin = read_cards()
+    others = {
+        key: point.value.partition(":")[0] for key, point in announced("calibrator").items() if key not in builtin
+    }
+    return {**builtin, **{key: {"module": module} for key, module in sorted(others.items())}}
 
 
 def _card(name: str) -> dict[str, Any]:
-    own = read_cards()
-    if name in own:
-        return own[name]
+    builtin = read_cards()
+    if name in builtin:
+        return builtin[name]
     from graphcal.methods import CALIBRATORS
 
     return described(CALIBRATORS[name])
@@ -59,11 +61,11 @@ def described(recipe: type[Recipe]) -> dict[str, Any]:
     card: Card | None = getattr(recipe, "card", None)
     defaults = {f.name: f.default for f in fields(cast(Any, recipe))}
     settings = {key: value for key, value in defaults.items() if isinstance(value, str | int | float | tuple | None)}
-    known = {"idea": idea_of(recipe), "settings": settings, "module": recipe.__module__}
+    details = {"idea": idea_of(recipe), "settings": settings, "module": recipe.__module__}
     if card is None:
-        return known
+        return details
     shown = {f.name: getattr(card, f.name) for f in fields(card)}
-    return {**shown, "needs": card.needs, **known}
+    return {**shown, "needs": card.needs, **details}
 
 
 def _print_card(name: str, card: dict[str, Any]) -> None:
@@ -92,7 +94,7 @@ def _print_card(name: str, card: dict[str, Any]) -> None:
     plain_console().print(table)
 
 
-def _print_table(cards: dict[str, dict[str, Any]], own: int) -> None:
+def _print_table(cards: dict[str, dict[str, Any]], num_builtin: int) -> None:
     """Our own calibrators, and below them the names of plug-ins."""
     from rich import box
     from rich.table import Table
@@ -100,10 +102,10 @@ def _print_table(cards: dict[str, dict[str, Any]], own: int) -> None:
     table = Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
     for heading in ("name", "keeps predictions", "needs", "idea"):
         table.add_column(heading, no_wrap=heading == "name", overflow="fold")
-    for name, card in list(cards.items())[:own]:
+    for name, card in list(cards.items())[:num_builtin]:
         table.add_row(name, "yes" if card["keeps_predictions"] else "no", card["needs"], card["idea"])
     console = plain_console()
     console.print(table)
-    others = list(cards)[own:]
+    others = list(cards)[num_builtin:]
     if others:
         console.print(f"By plug-in: {', '.join(others)}. `graphcal methods NAME` shows the card of one.")

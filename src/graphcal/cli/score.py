@@ -49,7 +49,6 @@ def score(
     graphcal score out/calibrator.safetensors all-predictions/ --out scored/
     graphcal score out/calibrator.safetensors preds/ --engine ray --out scored/
     """
-
     from graphcal.cli.progress import ProgressBar
     from graphcal.metrics.references import drift_text
     from graphcal.tables.scoring import score as score_table

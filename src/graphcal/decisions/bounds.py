@@ -80,7 +80,7 @@ def share_interval(hits: int, trials: int, certainty: float) -> tuple[float, flo
 
 
 def realised_certified(e: Array, K: Array, k: Array, max_error: float, risk: float) -> Array:
-    """Is U - e <= r (K - k)?  At most a share r of the K - k nodes that were not drawn is wrong, tested at level ``risk``.
+    """Test U - e <= r (K - k): at most a share r of the K - k nodes that were not drawn is wrong, at level ``risk``.
 
     U - e is above the limit exactly when e + floor(r (K - k)) + 1 wrong nodes are plausible: one cdf, no search.
     """
@@ -96,7 +96,7 @@ def realised_certified(e: Array, K: Array, k: Array, max_error: float, risk: flo
 
 
 def future_certified(e: Array, k: Array, max_error: float, risk: float) -> Array:
-    """Is Clopper and Pearson's bound at most r?  The same as P(Binomial(k, r) <= e) <= risk."""
+    """Test whether Clopper and Pearson's bound is at most r: P(Binomial(k, r) <= e) <= risk."""
     return np.asarray(bdtr(e.astype(float), np.maximum(k, 1), max_error) <= risk + TINY) & (k > 0)
 
 

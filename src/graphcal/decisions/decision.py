@@ -1,6 +1,6 @@
 """A promise and the decision that keeps it: values that save, load and apply to new rows.
 
-decision = gc.decide(log_probs, y, certify=mask, max_error=0.05, random_draw=True)
+decision = graphcal.decide(log_probs, y, certify=mask, max_error=0.05, random_draw=True)
 decision.save("decision.json")
 Decision.load("decision.json").apply(new_log_probs)        # (N,) bool
 """
@@ -29,7 +29,7 @@ NOT_RANDOM = "nobody has stated that the labels are a random draw; investigated 
 
 @dataclass(frozen=True)
 class Promise:
-    """What is promised about the approved nodes.
+    """Promise about the approved nodes.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class Decision:
     >>> probs = torch.rand(2000, generator=torch.Generator().manual_seed(0)) / 2 + 0.5
     >>> y = (torch.rand(2000, generator=torch.Generator().manual_seed(1)) > probs).long()  # class 0 with that probability
     >>> log_probs, certify = torch.stack([probs, 1 - probs], 1).log(), torch.arange(2000) < 500
-    >>> decision = gc.decide(log_probs, y, certify=certify, max_error=0.2, random_draw=True)
+    >>> decision = graphcal.decide(log_probs, y, certify=certify, max_error=0.2, random_draw=True)
     >>> decision.nodes, int(decision.approved.sum()) == decision.num_approved, decision.guaranteed
     (1500, True, True)
     >>> decision.errors_at_most == int(0.2 * decision.num_approved), 0 < decision.coverage < 1
@@ -204,7 +204,7 @@ class Decision:
 
     @property
     def guaranteed(self) -> bool:
-        """Whether the user stated a random draw, the data do not contradict it, and there are nodes yet to decide."""
+        """Return whether the user stated a random draw, the data do not contradict it, and there are nodes yet to decide."""
         return self.promise.random_draw and not self.backtest
 
     def apply(self, log_probs: Tensor, held: Tensor | None = None) -> Tensor:
@@ -228,7 +228,7 @@ class Decision:
         return score_of(log_probs, self.positive)
 
     def wrong(self, log_probs: Tensor, y: Tensor) -> Tensor:
-        """Whether approving each row (N,) would be an error, given its label."""
+        """Return whether approving each row (N,) would be an error, given its label."""
         return y != (log_probs.argmax(dim=1) if self.positive is None else self.positive)
 
     @property

@@ -103,7 +103,7 @@ class MonitorReport:
 
     @property
     def reason(self) -> str:
-        """Why the status is as it is."""
+        """Reason for the status."""
         rows, labels = sum(w.nodes for w in self.windows), sum(w.labels for w in self.windows)
         if self.status == "drifting":
             off = [w for w in self.windows if w.drifting]
@@ -125,7 +125,7 @@ class MonitorReport:
 
     @property
     def advice(self) -> str:
-        """What to do now."""
+        """Next step for the user."""
         if self.status == "expired":
             assert self.risk is not None
             need = labels_needed(self.risk.max_error, 0.95)
@@ -168,10 +168,10 @@ def watch(
     arrived, -1 elsewhere. The promise of ``decision`` is tested against them, else the one in the reference. ``names`` are those
     of the classes.
 
-    >>> import graphcal as gc
+    >>> import graphcal
     >>> g = torch.Generator().manual_seed(0)
     >>> now, later = ((3 * s * torch.randn(2000, 4, generator=g)).log_softmax(1) for s in (1.0, 0.4))
-    >>> reference = gc.metrics.reference_summary(now)
+    >>> reference = graphcal.metrics.reference_summary(now)
     >>> watch(reference, now).status, watch(reference, later).status
     ('still valid', 'drifting')
     """

@@ -42,7 +42,7 @@ def undo_weights(log_probs: Tensor, weights: Sequence[float] | Tensor) -> Tensor
 
 
 def move_prior(log_probs: Tensor, trained: Sequence[float] | Tensor, deployed: Sequence[float] | Tensor) -> Tensor:
-    """From the prior ρ of training to the prior π of use."""
+    """Move probabilities from the prior ρ of training to the prior π of use."""
     check_log_probs(log_probs)
     rho, pi = _positive(trained, log_probs, "trained"), _positive(deployed, log_probs, "deployed")
     return (log_probs + (pi / pi.sum()).log() - (rho / rho.sum()).log()).log_softmax(dim=1)

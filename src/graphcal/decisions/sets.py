@@ -157,7 +157,7 @@ def sets_of(
 
 
 def coverage_band(labels: int, coverage: float, level: float = 0.9) -> tuple[float, float]:
-    """Where the coverage of one draw's sets lies with probability ``level``."""
+    """Interval that holds the coverage of one draw's sets with probability ``level``."""
     rank = math.ceil((labels + 1) * coverage - 1e-9)
     if rank > labels:
         return 1.0, 1.0  # every class is in every set

@@ -113,7 +113,7 @@ def certified(sets: NestedSets, max_error: float, risk: float, future: bool = Fa
 
 
 def first_set(sets: NestedSets, max_error: float, risk: float) -> int:
-    """Where the walk starts: the predicted bound with the largest margin. Reads no label."""
+    """Index of the first set to test: the predicted bound with the largest margin. Reads no label."""
     k = np.maximum(sets.sampled * sets.nodes.sum(axis=0), 1e-9)
     e = np.minimum(sets.uncertainty, 1 - 1e-9) * k
     return int(np.argmax(max_error - betaincinv(e + 1, k - e, 1 - risk)))
@@ -134,7 +134,7 @@ def certified_set(sets: NestedSets, max_error: float, risk: float, future: bool 
 
 
 def with_more_labels(sets: NestedSets, factor: float) -> NestedSets:
-    """What ``factor`` times as many labels would show if errors came at the rates seen so far: a plan, not a promise."""
+    """Counts that ``factor`` times as many labels would show at the error rates seen so far: a plan, not a promise."""
     K, k = sets.nodes, sets.labelled
     more = np.minimum(np.round(k * factor).astype(np.int64), K)
     rate = np.where(k > 0, sets.wrong / np.maximum(k, 1), sets.uncertainty)

@@ -28,20 +28,20 @@ class GraphParts:
 
     def among(self, nodes: Tensor) -> Data:
         """The part with these nodes, each given once, and all edges among them."""
-        place = torch.full((int(self.data.num_nodes),), -1, device=nodes.device)
-        place[nodes] = torch.arange(len(nodes), device=nodes.device)
-        edges = (place[self.data.edge_index] >= 0).all(0).nonzero().flatten()
-        return self.part(nodes, place[self.data.edge_index[:, edges]], edges)
+        position = torch.full((int(self.data.num_nodes),), -1, device=nodes.device)
+        position[nodes] = torch.arange(len(nodes), device=nodes.device)
+        edges = (position[self.data.edge_index] >= 0).all(0).nonzero().flatten()
+        return self.part(nodes, position[self.data.edge_index[:, edges]], edges)
 
     def _cut(self, name: str, value: Any, nodes: Tensor, edges: Tensor) -> Any:
         if isinstance(value, Tensor) and value.layout != torch.strided:
             return torch.from_numpy(self._sparse_x[nodes.cpu().numpy()].toarray()) if name == "x" else value
         if not isinstance(value, Tensor | np.ndarray):
             return value
-        chosen = nodes if self.data.is_node_attr(name) else edges if self.data.is_edge_attr(name) else None
-        if chosen is None:
+        index = nodes if self.data.is_node_attr(name) else edges if self.data.is_edge_attr(name) else None
+        if index is None:
             return value
-        return value[chosen] if isinstance(value, Tensor) else value[chosen.cpu().numpy()]
+        return value[index] if isinstance(value, Tensor) else value[index.cpu().numpy()]
 
     @cached_property
     def _sparse_x(self) -> sp.csr_matrix:

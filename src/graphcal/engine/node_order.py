@@ -1,4 +1,4 @@
-"""Which nodes, in which order: randomness over nodes must not depend on how they are numbered.
+"""Order of nodes for random draws, independent of how nodes are numbered.
 
 Nodes are taken in the order of their logits. Dropout masks and folds are drawn along that order, so renumbering the graph
 renumbers the calibrated result and changes nothing else.

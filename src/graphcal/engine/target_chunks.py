@@ -92,7 +92,7 @@ def _prove(
 
 
 class _Parts:
-    """What one call of a layer was given, and its part that concerns some of the target nodes."""
+    """Arguments of one layer call, and the part of them that concerns some of the target nodes."""
 
     def __init__(
         self, edge_index: Tensor, size: tuple[int, int], node_dim: int, lifted: set[str], given: dict[str, Any]
@@ -113,9 +113,9 @@ class _Parts:
         lifted = {name[:-2] for name in args if name.endswith(("_i", "_j"))}
         if lifted & args:  # the layer reads all nodes' values as well
             return None
-        found = [_sizes(given[name], layer.node_dim) for name in lifted & given.keys()] + [size or (None, None)]
-        sources = next((int(pair[0]) for pair in found if pair[0] is not None), None)
-        targets = next((int(pair[1]) for pair in found if pair[1] is not None), None)
+        sizes = [_sizes(given[name], layer.node_dim) for name in lifted & given.keys()] + [size or (None, None)]
+        sources = next((int(pair[0]) for pair in sizes if pair[0] is not None), None)
+        targets = next((int(pair[1]) for pair in sizes if pair[1] is not None), None)
         if sources is None or targets is None:
             return None
         edges = edge_index.shape[1]

@@ -29,7 +29,7 @@ class Card:
 
     @property
     def needs(self) -> str:
-        """What the calibrator reads besides the logits, in words."""
+        """Inputs of the calibrator besides the logits, in words."""
         wanted = {
             "the graph": self.graph,
             "node features": self.features,
@@ -40,5 +40,5 @@ class Card:
 
 
 def idea_of(recipe: type) -> str:
-    """What a recipe does, in one line."""
+    """Summary of a recipe in one line."""
     return (recipe.__doc__ or recipe.__name__).strip().splitlines()[0]

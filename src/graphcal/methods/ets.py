@@ -68,7 +68,7 @@ def mixing_weights(log_parts: Tensor) -> Tensor:
         mixed = np.maximum(q @ w, 1e-300)
         return -float(np.log(mixed).mean()), -(q / mixed[:, None]).mean(0)
 
-    found = minimize(
+    solution = minimize(
         objective,
         np.full(3, 1 / 3),
         jac=True,
@@ -77,14 +77,14 @@ def mixing_weights(log_parts: Tensor) -> Tensor:
         constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": lambda w: np.ones(3)},
         options={"maxiter": 200, "ftol": 1e-14},
     )
-    solved = np.clip(np.nan_to_num(found.x), 0.0, None)
+    solved = np.clip(np.nan_to_num(solution.x), 0.0, None)
     solved = solved / solved.sum() if solved.sum() > 0 else np.array([1.0, 0.0, 0.0])
     corners = [solved, *np.eye(3)]
     return torch.from_numpy(min(corners, key=lambda w: objective(w)[0]))
 
 
 class Mixture(Calibration):
-    """What `EnsembleTemperatureScaling` fits."""
+    """Calibration fitted by `EnsembleTemperatureScaling`."""
 
     scale: Tensor  # (1,) s = 1/T
     weights: Tensor  # (3,)

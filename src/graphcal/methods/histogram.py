@@ -67,7 +67,7 @@ class HistogramBinning:
 
 
 class BinFrequencies(Calibration):
-    """What `HistogramBinning` fits."""
+    """Calibration fitted by `HistogramBinning`."""
 
     edges: Tensor  # (C, B - 1) inner bin edges
     frequency: Tensor  # (C, B)

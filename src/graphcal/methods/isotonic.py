@@ -124,7 +124,7 @@ def interpolate(x: Tensor, knots: Tensor, values: Tensor) -> Tensor:
 
 
 class PositiveCurve(Calibration):
-    """What `Isotonic` fits for two classes: a curve for the probability of the second one."""
+    """Calibration fitted by `Isotonic` for two classes: a curve for the probability of the second one."""
 
     x: Tensor  # (K,) double: a step may be narrower than single precision
     y: Tensor  # (K,)
@@ -137,7 +137,7 @@ class PositiveCurve(Calibration):
 
 
 class MonotoneCurves(Calibration):
-    """What `Isotonic` fits for more than two classes, and `KeptIsotonic` for any number."""
+    """Calibration fitted by `Isotonic` for more than two classes, and by `KeptIsotonic` for any number."""
 
     x: Tensor  # (1, K) or (C, K)
     y: Tensor  # the same

@@ -33,7 +33,7 @@ class Uncalibrated:
 
 
 class Identity(Calibration):
-    """What `Uncalibrated` gives."""
+    """Calibration returned by `Uncalibrated`."""
 
     def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
         return logits.log_softmax(0)

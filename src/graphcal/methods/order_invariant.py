@@ -89,7 +89,7 @@ def stretched(z: Tensor, w: Weights) -> Tensor:
 
 
 class StretchedGaps(Calibration):
-    """What `OrderInvariant` fits."""
+    """Calibration fitted by `OrderInvariant`."""
 
     w1: Tensor  # (C, C)
     b1: Tensor  # (C,)

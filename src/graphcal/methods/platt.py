@@ -64,7 +64,7 @@ def fit_sigmoid(odds: Tensor, positive: Tensor) -> Tensor:
 
 
 class Sigmoids(Calibration):
-    """What `Platt` fits."""
+    """Calibration fitted by `Platt`."""
 
     slope: Tensor  # (C,) a
     bias: Tensor  # (C,) b

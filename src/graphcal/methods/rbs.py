@@ -84,7 +84,7 @@ def agreement_bin(share: Tensor, bins: int) -> Tensor:
 
 
 class BinnedScales(Calibration):
-    """What `RatioBinnedScaling` fits."""
+    """Calibration fitted by `RatioBinnedScaling`."""
 
     scales: Tensor  # (B,)
     common: Tensor  # (1,) of a node whose neighbours are not known

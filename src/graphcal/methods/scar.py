@@ -65,9 +65,9 @@ def pull_weights(side: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
 def guarded_pull(z: Tensor, t: Tensor, w: Tensor, pred: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Log-probabilities (C, n) that keep the predictions, and the weights (n,) after the cap."""
     base, direction = (z, t - z) if scale is None else (scale * z, t)
-    own = pred[None]
-    lead = base.gather(0, own) - base  # (C, n) of the predicted class over every class
-    lost = (direction - direction.gather(0, own)) * w.sign()  # for each unit of |w|
+    predicted = pred[None]
+    lead = base.gather(0, predicted) - base  # (C, n) of the predicted class over every class
+    lost = (direction - direction.gather(0, predicted)) * w.sign()  # for each unit of |w|
     room = (lead + LEAST_LEAD) / lost.clamp(min=torch.finfo(z.dtype).tiny)  # vast where nothing is lost
     cap = room.amin(0) * (1 - 1e-3)  # keep a thousandth of the lead: rounding must not decide
     w = torch.copysign(torch.minimum(w.abs(), cap), w)
@@ -88,10 +88,10 @@ class SCAR:
     final layer is known (`graphcal.lab.train`, `graphcal.observe`) and predictions must stay as they are. One weight for all
     nodes of a side repairs the mean; `GraphScaling` lets the scale depend on a node's neighbourhood and is better on most graphs.
 
-    >>> import graphcal as gc
-    >>> out = gc.example()
+    >>> import graphcal
+    >>> out = graphcal.example()
     >>> data = out.graph
-    >>> calibrate = gc.SCAR().fit(out, on=data.val_mask)
+    >>> calibrate = graphcal.SCAR().fit(out, on=data.val_mask)
     >>> float(calibrate.beta) > 0  # the model was under-confident
     True
     >>> log_probs = calibrate(out)
@@ -123,7 +123,7 @@ class SCAR:
 
 
 class CentroidPull(Calibration):
-    """What `SCAR` fits."""
+    """Calibration fitted by `SCAR`."""
 
     alpha: Tensor  # () w on V_F
     beta: Tensor  # () w on V_S
@@ -191,7 +191,7 @@ class ScarObjective:
         return float(soft_nll(logits.double(), self.target))
 
     def rejection(self, loo_nll: float, log_probs: Tensor) -> str:
-        """Why a fit is dropped for the identity, from its leave-one-out NLL and what it makes of the fitting nodes; else ''."""
+        """Reason to replace a fit by the identity, from its leave-one-out NLL and its effect on the fitting nodes; else ''."""
         after = self.nll(log_probs)
         if loo_nll < self.own_nll and after <= self.own_nll:
             return ""

@@ -87,7 +87,7 @@ def natural_basis(t: np.ndarray, knots: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 class ConfidenceCurve(Calibration):
-    """What `Spline` fits."""
+    """Calibration fitted by `Spline`."""
 
     x: Tensor  # (K,) confidences seen
     y: Tensor  # (K,) what they should have been

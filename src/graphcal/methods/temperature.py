@@ -26,10 +26,10 @@ class TemperatureScaling:
     The first thing to try and the row to beat. It needs nothing but logits and cannot overfit; it moves the mean confidence and
     leaves nodes of different kinds as unequally calibrated as they were.
 
-    >>> import graphcal as gc
-    >>> out = gc.example()
+    >>> import graphcal
+    >>> out = graphcal.example()
     >>> data = out.graph
-    >>> gc.TemperatureScaling().fit(out, on=data.val_mask).temperature < 1  # the model was under-confident
+    >>> graphcal.TemperatureScaling().fit(out, on=data.val_mask).temperature < 1  # the model was under-confident
     True
     """
 
@@ -58,7 +58,7 @@ def fit_scale(logits: Tensor, y: Tensor) -> Tensor:
 
 
 class Temperature(Calibration):
-    """What `TemperatureScaling` fits."""
+    """Calibration fitted by `TemperatureScaling`."""
 
     scale: Tensor  # (1,) s = 1/T
 

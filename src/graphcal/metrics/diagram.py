@@ -51,7 +51,7 @@ def clopper_pearson(count: Tensor, right: Tensor, level: float = 0.95) -> tuple[
 
 
 def consistency_band(rel: Reliability, level: float = 0.95) -> tuple[Tensor, Tensor]:
-    """Where the observed accuracy of each bin would lie, were the model calibrated; NaN where a bin is empty."""
+    """Interval of each bin's observed accuracy if the model were calibrated; NaN where a bin is empty."""
     from scipy.stats import binom  # takes half a second to import
 
     n, conf, tail = rel.count.round().numpy(), rel.conf.numpy(), (1 - level) / 2

@@ -1,4 +1,4 @@
-"""What a perfectly calibrated model would show on these nodes: the floor of ECE, its interval, and a test against it.
+"""ECE of a perfectly calibrated model on these nodes: the floor, its interval, and a test against it.
 
 Floor.  Were the model calibrated, the number right in bin b is S_b = Σ Bernoulli(c_i), a Poisson-binomial variable, and
     E[ECE] = 1/N Σ_b E|S_b - Σ c_i|.
@@ -80,15 +80,15 @@ def floor_of(conf: Tensor, edges: Tensor) -> float:
 def abs_deviations(conf: Tensor, cell: Tensor, cells: int) -> Tensor:
     """(cells,) E|S - E S| of the number right in each cell, were the model calibrated."""
     var = torch.bincount(cell, weights=conf * (1 - conf), minlength=cells)
-    found = (2 * var / math.pi).sqrt()
+    deviations = (2 * var / math.pi).sqrt()
     if len(conf) <= MANY_NODES:
         few = (var > 0) & (var <= NORMAL_FROM)
         inside = few[cell].nonzero()[:, 0]
         inside = inside[cell[inside].argsort(stable=True)]
         size = torch.bincount(cell[inside], minlength=cells)[few].tolist()
-        for k, own in zip(few.nonzero()[:, 0].tolist(), conf[inside].split(size)):
-            found[k] = mean_abs_deviation(own)
-    return found
+        for k, values in zip(few.nonzero()[:, 0].tolist(), conf[inside].split(size)):
+            deviations[k] = mean_abs_deviation(values)
+    return deviations
 
 
 def ece_floor(log_probs: Tensor, bins: int = 20) -> float:
@@ -140,11 +140,11 @@ def bin_members(conf: Tensor, bins: int) -> Tensor:
 
 def draw_calibrated(conf: Tensor, draws: int, generator: torch.Generator, f: Callable[[Tensor], Tensor]) -> Tensor:
     """f of the differences right - c in `draws` calibrated drawings, a few million numbers at a time."""
-    found = []
+    deviations = []
     for part in torch.arange(draws).split(max(1, 4_000_000 // len(conf))):
         right = torch.rand(len(part), len(conf), generator=generator, dtype=torch.float64) < conf
-        found.append(f(torch.where(right, 1 - conf, -conf)))
-    return torch.cat(found)
+        deviations.append(f(torch.where(right, 1 - conf, -conf)))
+    return torch.cat(deviations)
 
 
 def draw_errors(conf: Tensor, bins: int, draws: int, generator: torch.Generator) -> Tensor:
@@ -166,7 +166,7 @@ def chance_to_wander(x: float) -> float:
 def floor_interval(
     log_probs: Tensor, bins: int = 20, level: float = 0.95, draws: int = 1000, generator: torch.Generator | None = None
 ) -> tuple[float, float]:
-    """Where the ECE of a perfectly calibrated model with these confidences lies with probability `level`."""
+    """Interval that holds the ECE of a perfectly calibrated model with these confidences with probability `level`."""
     drawn = draw_errors(checked_confidence(log_probs), bins, draws, seeded(generator))
     low, high = drawn.quantile(torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)).tolist()
     return low, high

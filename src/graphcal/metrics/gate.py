@@ -59,7 +59,7 @@ class Judgement:
 
     @property
     def mean_is_off(self) -> bool:
-        """Whether the mean probability of class 1 contradicts the share of class 1."""
+        """Return whether the mean probability of class 1 contradicts the share of class 1."""
         return self.mean_p is not None and self.mean_p <= 1 - self.certainty
 
     def sentence(self) -> str:
@@ -139,5 +139,5 @@ def p_of_the_mean(mean: float, positives: int, nodes: int, margin: float) -> flo
 
 
 def shrinkage(bound: float, middle: float, limit: float) -> float:
-    """By how much the bound must come nearer to the estimate; an estimate at the very limit counts as 0.1 points off."""
+    """Factor by which the bound must come nearer to the estimate; an estimate at the limit counts as 0.1 points off."""
     return max(1.0, abs(bound - middle) / max(abs(limit - middle), 1e-3))

@@ -1,4 +1,4 @@
-"""How far off is the worst group of nodes, when every group's gap is noisy?
+"""Gap of the worst group of nodes, corrected for the noise of every group's gap.
 
 A group's gap is accuracy - confidence, g = 1/n Σ (right_i - c_i), with the variance
     v = max(Σ (right_i - c_i)², Σ c_i (1 - c_i)) / n²         (what is observed, or what is claimed where that is more).

@@ -1,4 +1,4 @@
-"""What a metric accepts, and one fast pass over it.
+"""Input checks of the metrics, and one fast pass over the inputs.
 
 Log-probabilities (N, C) and class numbers (N,): everything else is refused, never guessed. A library that guesses whether a
 tensor holds logits or probabilities guesses per batch, and is then silently wrong.
@@ -97,7 +97,7 @@ def check(log_probs: Tensor, y: Tensor) -> None:
 
 
 def per_seed(log_probs: Tensor | Sequence[Tensor]) -> list[Tensor]:
-    """One tensor is one seed; a sequence holds one per seed."""
+    """Return a list with one tensor per seed; a single tensor is one seed."""
     return [log_probs] if isinstance(log_probs, Tensor) else list(log_probs)
 
 

@@ -110,8 +110,8 @@ def signed_gaps(residual: Tensor, cell: Tensor, cells: int) -> Tensor:
 def gap_moments(residual: Tensor, cell: Tensor, cells: int) -> tuple[Tensor, Tensor]:
     """Mean (cells,) and second moment (cells, cells) over nodes of what each adds to the signed gaps."""
     N, R = residual.shape
-    place = (np.repeat(np.arange(N), R), cell.flatten().numpy())
-    by_node = csr_array((residual.flatten().numpy() / R, place), shape=(N, cells))
+    coordinates = (np.repeat(np.arange(N), R), cell.flatten().numpy())
+    by_node = csr_array((residual.flatten().numpy() / R, coordinates), shape=(N, cells))
     return signed_gaps(residual, cell, cells), torch.from_numpy((by_node.T @ by_node).toarray()) / N
 
 
@@ -123,12 +123,12 @@ def smoothed_gaps(d: Tensor, noise: Tensor, count: Tensor) -> Tensor:
     """
     weight = count / count.sum(dim=-1, keepdim=True)
     bin_number = torch.arange(d.shape[-1], dtype=torch.float64)
-    place = bin_number - (weight * bin_number).sum(dim=-1, keepdim=True)  # (R, B)
-    spread = (weight * place**2).sum(dim=-1, keepdim=True).clamp(min=1e-300)
+    centred = bin_number - (weight * bin_number).sum(dim=-1, keepdim=True)  # (R, B)
+    spread = (weight * centred**2).sum(dim=-1, keepdim=True).clamp(min=1e-300)
 
     def line(gaps: Tensor) -> Tensor:
-        slope = (gaps * place).sum(dim=-1, keepdim=True) / spread
-        return weight * (gaps.sum(dim=-1, keepdim=True) + slope * place)
+        slope = (gaps * centred).sum(dim=-1, keepdim=True) / spread
+        return weight * (gaps.sum(dim=-1, keepdim=True) + slope * centred)
 
     rest, rest_noise = d - line(d), noise - line(noise)
     return line(d) + rest * (1 - rest_noise.var(dim=0).sum() / (rest**2).sum().clamp(min=1e-300)).clamp(min=0)
@@ -166,8 +166,8 @@ def block_noise(by_node: Tensor, edge_index: Tensor, nodes: Tensor, draws: int, 
 def block_covariance(residual: Tensor, cell: Tensor, block: Tensor, cells: int) -> Tensor:
     """(cells, cells) covariance of the signed gaps when blocks are drawn again, from sums by block and cell."""
     N, R = residual.shape
-    place = (block.repeat_interleave(R).numpy(), cell.flatten().numpy())
-    sums = csr_array((residual.flatten().numpy() / R, place), shape=(int(block.max()) + 1, cells))  # (K, cells)
+    coordinates = (block.repeat_interleave(R).numpy(), cell.flatten().numpy())
+    sums = csr_array((residual.flatten().numpy() / R, coordinates), shape=(int(block.max()) + 1, cells))  # (K, cells)
     size = torch.bincount(block).double().numpy()
     d = torch.from_numpy(sums.sum(axis=0)) / N
     together, sized = torch.from_numpy((sums.T @ sums).toarray()), torch.from_numpy(sums.T @ size)
@@ -258,7 +258,7 @@ def block_ece_interval(
     draws: int = 1000,
     generator: torch.Generator | None = None,
 ) -> tuple[float, float]:
-    """As `ece_interval`, with blocks of graph neighbours resampled. Row i of `log_probs` is node `nodes[i]`."""
+    """Interval like `ece_interval`, with blocks of graph neighbours resampled. Row i of `log_probs` is node `nodes[i]`."""
     seeds = per_seed(log_probs)
     residual, cell = residuals_of(seeds, y, bins)
     if nodes.shape != y.shape:

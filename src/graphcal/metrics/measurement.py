@@ -63,10 +63,10 @@ class Measurement(Scores):
     `evaluate` makes it. Read ``nll`` first, then ``ece`` beside ``ece_floor``, the ECE that a perfect model would show.
     ``true_error`` is the error behind that noise, ``ece_interval`` its interval, ``worst`` the group that is furthest off.
 
-    >>> import graphcal as gc
-    >>> out = gc.example()
+    >>> import graphcal
+    >>> out = graphcal.example()
     >>> data = out.graph
-    >>> m = gc.evaluate(out.logits.log_softmax(-1), data.y, data.test_mask, graph=data)
+    >>> m = graphcal.evaluate(out.logits.log_softmax(-1), data.y, data.test_mask, graph=data)
     >>> m.ece > m.ece_floor, m.ece_interval[0] <= m.true_error <= m.ece_interval[1]
     (True, True)
     >>> m.worst is not None, m.binning.startswith("20 equal-width"), int(m.reliability.count.sum()) == m.nodes
@@ -115,7 +115,7 @@ class Measurement(Scores):
 
     @property
     def binning(self) -> str:
-        """How every binned figure was binned."""
+        """Name of the bins of every binned figure."""
         return self.reliability.convention
 
     @property
@@ -125,25 +125,25 @@ class Measurement(Scores):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for JSON: of each score mean, sd and the values of the seeds."""
-        found: dict[str, Any] = {"nodes": self.nodes, "seeds": len(self.by_seed), "level": self.level}
-        found |= {key: spread([s.to_dict()[key] for s in self.by_seed]) for key in SCORES}
-        found |= {"true_error": self.true_error, "ece_interval": list(self.ece_interval)}
-        found |= {"p": self.p, "rejected": self.rejected}
-        found["coverage_interval"] = list(self.coverage_interval)
-        found |= {key: value for key in EXTRAS if (value := getattr(self, key)) is not None}
+        record: dict[str, Any] = {"nodes": self.nodes, "seeds": len(self.by_seed), "level": self.level}
+        record |= {key: spread([s.to_dict()[key] for s in self.by_seed]) for key in SCORES}
+        record |= {"true_error": self.true_error, "ece_interval": list(self.ece_interval)}
+        record |= {"p": self.p, "rejected": self.rejected}
+        record["coverage_interval"] = list(self.coverage_interval)
+        record |= {key: value for key in EXTRAS if (value := getattr(self, key)) is not None}
         drawn = {d.reliability.name: d for d in self.diagrams}
-        found["bins"] = self.reliability.name
-        found["binnings"] = {name: d.to_dict() for name, d in drawn.items()}
-        found["histogram"] = histogram(drawn["20 equal-width"].reliability)
+        record["bins"] = self.reliability.name
+        record["binnings"] = {name: d.to_dict() for name, d in drawn.items()}
+        record["histogram"] = histogram(drawn["20 equal-width"].reliability)
         if self.slices:
-            found["slices"] = [s.to_dict() for s in self.slices]
-            found["worst"] = None if self.worst is None else self.worst.to_dict()
+            record["slices"] = [s.to_dict() for s in self.slices]
+            record["worst"] = None if self.worst is None else self.worst.to_dict()
         if self.limit is not None:
-            found["limit"] = self.limit.to_dict()
+            record["limit"] = self.limit.to_dict()
         if self.against:
-            found["against"] = {key: c.to_dict() for key, c in self.against.items()}
-            found["changed"] = [node.to_dict() for node in self.changed]
-        return found
+            record["against"] = {key: c.to_dict() for key, c in self.against.items()}
+            record["changed"] = [node.to_dict() for node in self.changed]
+        return record
 
     @property
     def summary(self) -> list[tuple[str, str]]:
@@ -188,10 +188,10 @@ EXTRAS = (
 
 def spread(values: Sequence[float | None]) -> dict[str, Any]:
     """Mean, standard deviation and values over seeds; null where a seed has none."""
-    known = [v for v in values if v is not None]
-    if len(known) < len(values):
+    present = [v for v in values if v is not None]
+    if len(present) < len(values):
         return {"mean": None, "sd": None, "values": list(values)}
-    return {"mean": fmean(known), "sd": stdev(known) if len(known) > 1 else 0.0, "values": known}
+    return {"mean": fmean(present), "sd": stdev(present) if len(present) > 1 else 0.0, "values": present}
 
 
 def histogram(rel: Reliability) -> dict[str, Any]:
@@ -243,14 +243,15 @@ def evaluate(
     facts = None if graph is None else structure(graph)
     cuts = [[] if facts is None else groupings(lp, y, facts) for lp in seeds]
     by_seed = tuple(
-        score(lp, labels, bins, [merged_cut(cut, mask) for cut in own if cut.ordered]) for lp, own in zip(rows, cuts)
+        score(lp, labels, bins, [merged_cut(cut, mask) for cut in seed_cuts if cut.ordered])
+        for lp, seed_cuts in zip(rows, cuts)
     )
     covered = [coverage_interval(lp, labels, DECIDED_ERROR, level) for lp in rows]
     tests = sorted(calibration_test(lp, labels, draws=draws, generator=generator).p for lp in rows)
     read = [outcomes(lp, labels) for lp in rows]
     gaps = gap_noise(rows, labels, bins, draws, seeded(generator))
     options: dict[str, Any] = {"bins": bins, "level": level, "draws": draws, "generator": generator}
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "level": level,
         "by_seed": by_seed,
         "diagrams": tuple(
@@ -263,17 +264,17 @@ def evaluate(
         "coverage_interval": (fmean(low for low, _ in covered), fmean(high for _, high in covered)),
     }
     if graph is not None and facts is not None:
-        found["slices"] = tuple(slices_of(cuts, read, mask, bins))
+        fields["slices"] = tuple(slices_of(cuts, read, mask, bins))
         if graph.get("val_mask") is not None:
-            found["limit"] = label_limit(rows[0], max(1, int(graph.val_mask.sum())), bins)
+            fields["limit"] = label_limit(rows[0], max(1, int(graph.val_mask.sum())), bins)
     if before is not None:
         old = per_seed(before)
-        found["against"] = {key: compare(rows, [lp[mask] for lp in old], labels, key, **options) for key in PAIRED}
+        fields["against"] = {key: compare(rows, [lp[mask] for lp in old], labels, key, **options) for key in PAIRED}
         if facts is not None:
-            found["changed"] = tuple(changed_nodes(seeds, old, y, mask, facts))
+            fields["changed"] = tuple(changed_nodes(seeds, old, y, mask, facts))
     if thorough:
-        found |= extra_scores(rows, labels, mask, graph, options)
-    return Measurement(**vars(mean_scores(by_seed)), **found)
+        fields |= extra_scores(rows, labels, mask, graph, options)
+    return Measurement(**vars(mean_scores(by_seed)), **fields)
 
 
 def extra_scores(
@@ -298,12 +299,12 @@ def extra_scores(
         if graph is not None:
             one["degree_binned_error"] = degree_binned_error(lp, y, structure(graph).degree[mask])
         each.append(one)
-    found: dict[str, Any] = {key: fmean(one[key] for one in each) for key in each[0]}
-    found["ece_floor_interval"] = (found.pop("floor_low"), found.pop("floor_high"))
+    fields: dict[str, Any] = {key: fmean(one[key] for one in each) for key in each[0]}
+    fields["ece_floor_interval"] = (fields.pop("floor_low"), fields.pop("floor_high"))
     if graph is not None:
         nodes = mask.nonzero()[:, 0]
-        found["ece_interval_blocks"] = block_ece_interval(rows, y, structure(graph).edge_index, nodes, **options)
-    return found
+        fields["ece_interval_blocks"] = block_ece_interval(rows, y, structure(graph).edge_index, nodes, **options)
+    return fields
 
 
 def checked_mask(mask: Tensor | None, log_probs: Tensor, y: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a metric is called: its key, titles, unit, direction and meaning, once for every table, page, figure and command.
+"""Names of metrics: key, titles, unit, direction and meaning, once for every table, page, figure and command.
 
 A value is a fraction wherever it is computed or stored; `percent` metrics are multiplied by 100 where they are shown.
 `signed_gap` is accuracy minus confidence: positive is under-confident.
@@ -26,7 +26,7 @@ class Metric:
 
     @property
     def scale(self) -> int:
-        """What a stored value is multiplied by to be shown."""
+        """Factor from the stored value to the shown one."""
         return 100 if self.unit == "percent" else 1
 
     @property

@@ -1,4 +1,4 @@
-"""What predictions looked like when a calibrator was fitted, small enough to travel in its file.
+"""Summary of the predictions that a calibrator was fitted on, small enough to be stored in its file.
 
     {"nodes": 5000, "confidence": [...20 counts...], "predicted": [...C counts...], "prior": [...C means...],
      "sample": {"classes": [0, 2], "degree": false, "values": "..."},
@@ -195,7 +195,7 @@ def compare_with(
 
 
 def reference_fault(reference: Any) -> str | None:
-    """What is wrong with a reference read from a file; None for a sound one."""
+    """Fault of a reference read from a file; None if it has none."""
     if not isinstance(reference, Mapping):
         return f"an object was expected, got {type(reference).__name__}"
     nodes, prior = reference.get("nodes"), reference.get("prior")
@@ -233,7 +233,7 @@ def reference_fault(reference: Any) -> str | None:
 
 
 def _is_counts(values: Any, total: int) -> bool:
-    """Whether this is a list of non-negative integers that add up to ``total``."""
+    """Return whether this is a list of non-negative integers that add up to ``total``."""
     integers = isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
     return integers and sum(values) == total
 

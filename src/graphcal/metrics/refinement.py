@@ -1,4 +1,4 @@
-"""What of a proper score is calibration, what is refinement?
+"""Split a proper score into calibration and refinement.
 
 A proper loss is what a recalibration of the same outputs would leave (refinement) plus what it would remove (calibration):
     loss(p) = [loss(p) - loss(g(p))] + loss(g(p)),      g the best recalibration
@@ -38,20 +38,20 @@ class CalibrationRefinement:
     brier_refinement: float
 
 
-def slope(z: Tensor, own: float, s: float) -> tuple[float, float]:
+def slope(z: Tensor, label_sum: float, s: float) -> tuple[float, float]:
     """First and second derivative of NLL by s: Σ_i E_p z_i - own with own = Σ_i z_i[y_i], and Σ_i Var_p z_i > 0."""
     p = (s * z).softmax(dim=1)
     mean = (p * z).sum(dim=1)
-    return float(mean.sum()) - own, float((p * z.square()).sum() - mean.square().sum())
+    return float(mean.sum()) - label_sum, float((p * z.square()).sum() - mean.square().sum())
 
 
 def best_scale(log_probs: Tensor, y: Tensor) -> float:
     """The s of p^s / Σ p^s with the smallest NLL, between 1/100 and 100: Newton's steps, halving where one leaves the bracket."""
     z = log_probs.double().clamp(min=LOG_IMPOSSIBLE)
-    own = float(z.gather(1, y[:, None]).sum())
+    label_sum = float(z.gather(1, y[:, None]).sum())
     low, high, s = SCALES[0], SCALES[1], 1.0
     for _ in range(60):
-        first, second = slope(z, own, s)
+        first, second = slope(z, label_sum, s)
         low, high = (s, high) if first < 0 else (low, s)
         step = s - first / second if second > 0 else low
         last, s = s, step if low < step < high else (low * high) ** 0.5
@@ -109,8 +109,8 @@ def fold_scales(log_probs: Tensor, y: Tensor, folds: int) -> Array:
             break
         at = new
     first, second = (values.sum() - values for values in (first, second))  # of the other folds
-    found: Array = np.clip(math.exp(at) - first / np.maximum(second, 1e-300), 0.01, 100)
-    return found
+    scales: Array = np.clip(math.exp(at) - first / np.maximum(second, 1e-300), 0.01, 100)
+    return scales
 
 
 def losses_at(log_probs: Tensor, y: Tensor, scales: Array) -> tuple[float, float]:

@@ -33,7 +33,7 @@ RIDGE = 10.0
 
 @dataclass(frozen=True)
 class RowComparison:
-    """How well two groups of rows can be told apart, and by which covariate most."""
+    """Comparison of two groups of rows: how well a classifier separates them, and by which covariate most."""
 
     auc: float
     p: float
@@ -44,7 +44,7 @@ class RowComparison:
 
     @property
     def differ(self) -> bool:
-        """Whether the groups differ beyond chance."""
+        """Return whether the groups differ beyond chance."""
         return self.p <= LEVEL
 
     def text(self, first: str = "the labelled rows", second: str = "the others") -> str:
@@ -66,8 +66,10 @@ class RowComparison:
 def prediction_covariates(
     log_probs: Any, names: Sequence[str] | None = None, degree: Any = None, time: Any = None
 ) -> dict[str, Array]:
-    """Covariates (n,) by name of rows with log-probabilities (n, C): confidence, probabilities of the most frequent classes,
-    and degree and time where given."""
+    """Covariates (n,) by name of rows with log-probabilities (n, C).
+
+    Confidence, probabilities of the most frequent classes, and degree and time where given.
+    """
     probs = np.exp(np.asarray(log_probs, dtype=np.float64))
     classes = most_frequent(probs.mean(axis=0))
     covariates = dict(zip(probability_names(classes, names), sample_values(probs, classes).T))
@@ -89,7 +91,7 @@ def sample_values(probs: Array, classes: Sequence[int]) -> Array:
 
 
 def probability_names(classes: Sequence[int], names: Sequence[str] | None = None) -> list[str]:
-    """What the columns of `sample_values` are called."""
+    """Names of the columns of `sample_values`."""
     titles = [str(k) if names is None else str(names[k]) for k in classes]
     return ["confidence", *(f"probability of {'class ' if t.isdigit() else ''}{t}" for t in titles)]
 

@@ -1,4 +1,4 @@
-"""How much data would it take? Test nodes to see a difference, validation labels to fit a calibrator.
+"""Number of test nodes to detect a difference, and of validation labels to fit a calibrator.
 
 Test nodes.  The sampling error of a comparison shrinks as 1/√N. A difference Δ is seen (two-sided level 1 - α) with
 probability `power` when the standard deviation is Δ / (z_{1-α/2} + z_power), hence
@@ -40,7 +40,7 @@ def nodes_needed(difference: float, sd: float, nodes: int, level: float = 0.95, 
 
 @dataclass(frozen=True)
 class LabelLimit:
-    """What n validation labels and N test nodes allow, as fractions."""
+    """Smallest errors that n validation labels and N test nodes allow, as fractions."""
 
     labels: int
     nodes: int

@@ -52,12 +52,12 @@ def ece(log_probs: Tensor, y: Tensor, bins: int = 20, scheme: str = "equal-width
 
 
 def overconfidence(log_probs: Tensor, y: Tensor, bins: int = 20) -> float:
-    """How much of the ECE is claiming too much."""
+    """Part of the ECE from bins with too much confidence."""
     return over_of(reliability(log_probs, y, bins))
 
 
 def underconfidence(log_probs: Tensor, y: Tensor, bins: int = 20) -> float:
-    """How much of the ECE is claiming too little."""
+    """Part of the ECE from bins with too little confidence."""
     return under_of(reliability(log_probs, y, bins))
 
 
@@ -142,8 +142,8 @@ class Scores:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers by key; null where a number does not exist."""
-        found = {key: getattr(self, key) for key in SCORES}
-        return {"nodes": self.nodes, **{k: None if math.isnan(v) else v for k, v in found.items()}}
+        values = {key: getattr(self, key) for key in SCORES}
+        return {"nodes": self.nodes, **{k: None if math.isnan(v) else v for k, v in values.items()}}
 
 
 OF_SCORES = tuple(f.name for f in fields(Scores) if f.name != "nodes")  # what a constructor takes

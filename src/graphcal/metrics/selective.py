@@ -92,7 +92,7 @@ def coverage_of(count: Tensor, good: Tensor, error: float) -> float:
 
 
 def coverage_interval_of(count: Tensor, good: Tensor, error: float, level: float) -> tuple[float, float]:
-    """Where the coverage of ever more nodes may lie."""
+    """Interval of the coverage for ever more nodes."""
     z = float(ndtri((1 + level) / 2))
     total, wrong = count.cumsum(0), (count - good).cumsum(0)
     off = (wrong - error * total) / (total * error * (1 - error)).sqrt()  # in standard deviations

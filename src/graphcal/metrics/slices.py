@@ -1,4 +1,4 @@
-"""Where in the graph is the confidence wrong? Groups of nodes, each with its gap and an interval.
+"""Calibration of groups of nodes, each with its gap and an interval.
 
 Groups: hop distance from the training set, degree, agreement of the neighbours with the prediction, predicted class, right
 or wrong. A group's gap is accuracy - confidence; its interval is Clopper and Pearson's for the accuracy, moved by the mean
@@ -135,14 +135,14 @@ def measure_groups(
     n, c, r = sums(None), sums(conf), sums(right)
     count, total = n.sum(1), torch.stack([c.sum(1), r.sum(1)])  # (G,), (2, G)
     low, high = clopper_pearson(count / seeds, total[1] / seeds)
-    said, acc = total / count
+    confidence, acc = total / count
     error, noise = (r - c).abs().sum(1) / count, abs_deviations(conf, cell, G * bins).view(G, bins).sum(1) / count
     table = {
         "accuracy": acc,
-        "confidence": said,
-        "signed_gap": acc - said,
-        "signed_gap_low": low - said,
-        "signed_gap_high": high - said,
+        "confidence": confidence,
+        "signed_gap": acc - confidence,
+        "signed_gap_low": low - confidence,
+        "signed_gap_high": high - confidence,
         "ece": error,
         "ece_floor": noise * seeds**0.5,
     }
@@ -181,7 +181,7 @@ def slices_of(
     """The same from each seed's cuts of all nodes, and confidence and rightness of those in `mask`."""
     conf, right = (torch.cat(parts) for parts in zip(*read))
     b, seeds = bin_of(conf, equal_width_edges(bins)), len(cuts)
-    found: list[dict[str, Any]] = []
+    measured: list[dict[str, Any]] = []
     _, gap, variance = gaps_of(conf, right, whole(len(conf)), 1, seeds)
     gaps, variances = [gap], [variance]
     for same in zip(*cuts):
@@ -191,19 +191,19 @@ def slices_of(
         group, labels = merged(
             torch.cat([cut.group[mask] for cut in same]).cpu(), labels, same[0].ordered, small * seeds
         )
-        found += measure_groups(by, labels, group, conf, right, b, bins, small, seeds)
+        measured += measure_groups(by, labels, group, conf, right, b, bins, small, seeds)
         nodes, gap, variance = gaps_of(conf, right, group, len(labels), seeds)
         gaps.append(gap[nodes > 0])
         variances.append(variance[nodes > 0])
-    return with_noise(found, torch.cat(gaps), torch.cat(variances))
+    return with_noise(measured, torch.cat(gaps), torch.cat(variances))
 
 
-def with_noise(found: Sequence[dict[str, Any]], gap: Tensor, variance: Tensor) -> list[Slice]:
+def with_noise(measured: Sequence[dict[str, Any]], gap: Tensor, variance: Tensor) -> list[Slice]:
     """The measured groups with corrected gaps and p-values; the first gap is that of all nodes."""
-    groups = sum(fair(one["by"], one["small"]) for one in found)
+    groups = sum(fair(one["by"], one["small"]) for one in measured)
     left = corrected_gaps(gap, variance, max(groups, 1))[1:].tolist()
     p = (2 * ndtr(-(gap.abs() / variance.clamp(min=1e-300).sqrt()).numpy()))[1:].tolist()
-    return [Slice(**one, corrected_gap=left[k], p=p[k]) for k, one in enumerate(found)]
+    return [Slice(**one, corrected_gap=left[k], p=p[k]) for k, one in enumerate(measured)]
 
 
 def fair(by: str, small: bool) -> bool:
@@ -211,9 +211,9 @@ def fair(by: str, small: bool) -> bool:
     return not small and by != "outcome"
 
 
-def worst_slice(found: Sequence[Slice], level: float = 0.05) -> Slice | None:
+def worst_slice(slices: Sequence[Slice], level: float = 0.05) -> Slice | None:
     """The group that is furthest off; None when no group is certainly off."""
-    named = [s for s in found if fair(s.by, s.small)]
+    named = [s for s in slices if fair(s.by, s.small)]
     return max((s for s in named if s.p * len(named) <= level), key=lambda s: abs(s.corrected_gap), default=None)
 
 

@@ -27,9 +27,9 @@ CELLS = 4096
 
 def on_grid(conf: Array, *weights: Array) -> Array:
     """(1 + weights, CELLS) number of nodes and sums of weights, each shared linearly between the two nearest cell centres."""
-    place = np.clip(conf * CELLS - 0.5, 0, CELLS - 1)
-    left = np.minimum(place.astype(np.int64), CELLS - 2)
-    share = place - left
+    position = np.clip(conf * CELLS - 0.5, 0, CELLS - 1)
+    left = np.minimum(position.astype(np.int64), CELLS - 2)
+    share = position - left
 
     def sums(right: Array, all_of_it: Array) -> Array:
         total = np.bincount(left, all_of_it - right, minlength=CELLS)

@@ -60,10 +60,10 @@ def observe(
     A graph too large for one pass (`batches`): ``layerwise=True`` gives the same logits, computed by parts; ``loader`` gives
     those of each batch's seeds, as the model says them where it is served by batches.
 
-    >>> import graphcal as gc
+    >>> import graphcal
     >>> from torch_geometric.nn.models import GCN
-    >>> data = gc.example().graph
-    >>> gc.observe(GCN(data.num_features, 16, 2, 5), data)
+    >>> data = graphcal.example().graph
+    >>> graphcal.observe(GCN(data.num_features, 16, 2, 5), data)
     Outputs(500 nodes, 5 classes, final layer known)
     """
     inner = in_single_precision(unwrapped(model))
@@ -110,7 +110,7 @@ class ForwardPass:
 
     @property
     def why_not(self) -> str:
-        """Why there is no hidden representation."""
+        """Reason why there is no hidden representation."""
         reason = "a compiled model does not show it" if self.read is None else self.read.hidden()
         return reason if isinstance(reason, str) else ""
 
@@ -129,9 +129,9 @@ def logits_and_hidden(
     ``traced`` is for ``torch.export``: no look at values. A compiled model runs as it is compiled with ``hidden=False``, and
     uncompiled otherwise: what is compiled cannot be seen.
 
-    >>> import graphcal as gc
+    >>> import graphcal
     >>> from torch_geometric.nn.models import GCN
-    >>> data = gc.example().graph
+    >>> data = graphcal.example().graph
     >>> seen = logits_and_hidden(GCN(data.num_features, 16, 2, 5).eval(), Call((data.x, data.edge_index), {}))
     >>> seen.logits.shape, seen.hidden.shape
     (torch.Size([500, 5]), torch.Size([500, 16]))

@@ -1,4 +1,4 @@
-"""How a model is called: its arguments from the data, by the names in its signature; its logits out of what it returns.
+"""Call a model: take its arguments from the data by the names in its signature, and the logits from what it returns.
 
     forward(x, edge_index)            data.x, data.edge_index
     forward(x, edge_index, edge_weight=None, edge_attr=None)    these too, where the data has them
@@ -62,7 +62,7 @@ _modes_lock = threading.Lock()
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """In evaluation mode; a module goes back to its own mode when the last call that uses it, of any thread, is done."""
+    """Set evaluation mode; a module returns to its previous mode when the last call that uses it, in any thread, is done."""
     modules = list(model.modules())
     with _modes_lock:
         for module in modules:
@@ -146,7 +146,7 @@ def tensor_call(model: nn.Module, x: Tensor, edge_index: Tensor, edge_weight: Te
 
 
 def called(model: nn.Module, data: Graph) -> Any:
-    """What the model returns for ``data``."""
+    """Return the model's output for ``data``."""
     call = call_of(model, data)
     return model(*call.args, **call.kwargs)
 

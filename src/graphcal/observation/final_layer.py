@@ -109,7 +109,7 @@ def _by_weight(calls: list[LinearCall]) -> list[list[LinearCall]]:
 
 
 def _heads(call: LinearCall, classes: int) -> int:
-    """How many heads share the output. Of the 1/H of averaged heads, 1/sqrt(H) goes to the weight and the other to h."""
+    """Number of heads that share the output. Of the 1/H of averaged heads, 1/sqrt(H) goes to the weight and the other to h."""
     return len(call.weight) // classes
 
 

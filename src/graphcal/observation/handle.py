@@ -73,7 +73,7 @@ class ObservedModel:
 
     @cached_property
     def reads_edge_weights(self) -> bool:
-        """Whether other weights on the edges give other logits."""
+        """Return whether other weights on the edges give other logits."""
         edges = self.edge_index
         if edges is None:
             return False
@@ -91,7 +91,7 @@ class ObservedModel:
             return two_columns(self.repeat(edge_weight=edge_weight))
 
     def _dropped(self, generator: Generator) -> Tensor:
-        """In training mode but for layers that keep running means, with torch's own numbers started from ``generator``."""
+        """Set training mode except for layers with running means, and seed torch from ``generator``."""
         seed = int(torch.randint(2**62, (), generator=generator))
         with torch.no_grad(), torch.random.fork_rng(), evaluating(self.model):
             torch.manual_seed(seed)

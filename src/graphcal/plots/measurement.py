@@ -79,7 +79,7 @@ def plot_reliability(log_probs: Tensor, y: Tensor, bins: int = 20, label: str | 
 
     >>> import torch, graphcal as gc
     >>> log_probs, y = torch.tensor([[0.8, 0.2], [0.6, 0.4], [0.3, 0.7]]).log(), torch.tensor([0, 1, 1])
-    >>> type(gc.plots.plot_reliability(log_probs, y)).__name__
+    >>> type(graphcal.plots.plot_reliability(log_probs, y)).__name__
     'Figure'
     """
     figure, axes = panels(1, 1)
@@ -129,7 +129,7 @@ def draw_before_after(
 
 
 def draw_confidences(rel: Reliability, ax: Axes) -> None:
-    """How many nodes have which confidence, wrong ones (hatched) below right ones."""
+    """Draw a histogram of confidence, wrong predictions (hatched) below right ones."""
     share = rel.nodes
     wrong, right = ((rel.count - rel.right_sum) / share).numpy(), (rel.right_sum / share).numpy()
     left, width = rel.edges[:-1].numpy(), rel.edges.diff().numpy()
@@ -142,11 +142,11 @@ def draw_confidences(rel: Reliability, ax: Axes) -> None:
     frame(ax, "confidence", "share of nodes")
 
 
-def draw_slices(found: Sequence[Slice], ax: Axes, by: str) -> None:
+def draw_slices(slices: Sequence[Slice], ax: Axes, by: str) -> None:
     """Accuracy minus confidence of each group with its 95 % interval; small groups hollow."""
-    rows = [s for s in found if s.by == by]
+    rows = [s for s in slices if s.by == by]
     if not rows:
-        raise ValueError(f"no slices by {by!r}; there are {', '.join(dict.fromkeys(s.by for s in found))}")
+        raise ValueError(f"no slices by {by!r}; there are {', '.join(dict.fromkeys(s.by for s in slices))}")
     ax.axvline(0, color=ink(ax), linestyle="--", linewidth=1, alpha=0.6)
     for row, s in enumerate(reversed(rows)):
         colour, marker = (BLUE, "o") if s.signed_gap >= 0 else (VERMILLION, "s")

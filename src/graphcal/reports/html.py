@@ -111,7 +111,7 @@ def changes(methods: wording.Methods) -> dict[str, dict[str, Any]]:
 
 
 def advices(results: dict[str, Any]) -> list[tuple[str, str]]:
-    """What would help the model as it was, and the chosen method."""
+    """Advice for the uncalibrated model and for the selected method."""
     methods, lines = results["methods"], []
     for name in dict.fromkeys((wording.before_name(methods), wording.best_name(results))):
         method = methods[name]
@@ -123,7 +123,7 @@ def advices(results: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def drawn(method: dict[str, Any], training: bool, unit: str) -> dict[str, Any]:
-    """What the page's script draws of one method, places and groups in words."""
+    """Data of one method for the page's script, positions and groups in words."""
     changed = [{**node, "why": wording.place_text(node, training)} for node in (method.get("changed") or [])[:CHANGED]]
     worst = wording.slice_text(method["worst"], unit) if method.get("worst") else None
     return {**{key: method[key] for key in DRAWN if method.get(key)}, "worst": worst, "changed": changed}
@@ -137,7 +137,7 @@ def named(value: Any) -> str:
 
 
 def run_facts(results: dict[str, Any]) -> list[tuple[str, str]]:
-    """What was run: everything that is needed to run it again."""
+    """Facts of the run: everything that is needed to run it again."""
     nodes, seeds = results.get("nodes") or {}, results.get("seeds") or []
     of_a_table = results.get("input") == "table"  # no model was trained
     facts = {
@@ -161,7 +161,7 @@ def run_facts(results: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def decisions_of(results: dict[str, Any]) -> dict[str, Any] | None:
-    """What the section of decisions shows and its script draws; None where no method has a backtest.
+    """Data of the section on decisions; None where no method has a backtest.
 
     The slider starts at the smallest error target that decides something.
     """
@@ -242,7 +242,7 @@ def build(results: dict[str, Any]) -> str:
             labels=labels,
             drawn=list(pictures),
             binnings=list(first.get("binnings", [])),
-            chosen=first.get("bins"),
+            selected_bins=first.get("bins"),
             css=source("page.css"),
             decisions=decisions,
             map=node_map,

@@ -37,28 +37,28 @@ def corners(classes: int) -> Array:
 def places(log_probs: Tensor) -> Array:
     """(N, 2) in -1..1."""
     probs = log_probs.detach().double().exp().numpy()
-    found = probs @ corners(probs.shape[1])
+    points = probs @ corners(probs.shape[1])
     if probs.shape[1] == 2:
-        found[:, 1] = (np.arange(len(probs)) * 0.6180339887) % 1.6 - 0.8  # spread evenly, the same before and after
-    return np.asarray(found)
+        points[:, 1] = (np.arange(len(probs)) * 0.6180339887) % 1.6 - 0.8  # spread evenly, the same before and after
+    return np.asarray(points)
 
 
 def sampled(strata: Array, most: int, seed: int = 0) -> Array:
     """Numbers of at most ``most`` nodes, from every stratum in proportion, at least one of each."""
     if len(strata) <= most:
         return np.arange(len(strata))
-    rng, chosen = np.random.default_rng(seed), []
+    rng, sample = np.random.default_rng(seed), []
     for stratum, count in zip(*np.unique(strata, return_counts=True)):
-        own = np.flatnonzero(strata == stratum)
-        chosen.append(rng.permutation(own)[: max(1, int(count * most / len(strata)) - 1)])
-    return np.sort(np.concatenate(chosen))[:most]
+        members = np.flatnonzero(strata == stratum)
+        sample.append(rng.permutation(members)[: max(1, int(count * most / len(strata)) - 1)])
+    return np.sort(np.concatenate(sample))[:most]
 
 
 def neighbour_table(edge_index: Array, nodes: Array, num_nodes: int) -> Array:
     """(n, 4) places in ``nodes`` of up to four neighbours that are shown, `NONE` where there are fewer."""
-    place = np.full(num_nodes, NONE, np.int64)
-    place[nodes] = np.arange(len(nodes))
-    row, col = place[edge_index[0]], place[edge_index[1]]
+    position = np.full(num_nodes, NONE, np.int64)
+    position[nodes] = np.arange(len(nodes))
+    row, col = position[edge_index[0]], position[edge_index[1]]
     both = (row != NONE) & (col != NONE)
     row, col = row[both], col[both]
     order = np.argsort(row, kind="stable")
@@ -123,9 +123,9 @@ def names_shown(graph: Data, nodes: Array, classes: int) -> dict[str, list[str]]
 def unpacked(record: dict[str, Any]) -> dict[str, Array]:
     """The columns of a map's record, as the page reads them."""
     raw, n, start = zlib.decompress(base64.b64decode(record["data"]), -15), record["nodes"], 0
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for name in (*FIELDS, *(f"neighbour{k}" for k in range(record["neighbours"]))):
         kind = np.dtype("<u4" if name in WIDE else "<u2")
-        found[name] = np.frombuffer(raw, kind, n, start).astype(np.int64)
+        arrays[name] = np.frombuffer(raw, kind, n, start).astype(np.int64)
         start += n * kind.itemsize
-    return found
+    return arrays

@@ -64,11 +64,11 @@ def combine(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def report(*results: Any) -> ReportPage:
     """The page of one or more results: dictionaries, paths to results.json, or what `graphcal.lab.run` returns.
 
-    >>> import graphcal as gc
-    >>> out = gc.example()
+    >>> import graphcal
+    >>> out = graphcal.example()
     >>> data = out.graph
-    >>> found = gc.evaluate(out.logits.log_softmax(-1), data.y, data.test_mask).to_dict()
-    >>> page = gc.report({"dataset": "mine", "methods": {"none": found}})  # a notebook cell shows it
+    >>> found = graphcal.evaluate(out.logits.log_softmax(-1), data.y, data.test_mask).to_dict()
+    >>> page = graphcal.report({"dataset": "mine", "methods": {"none": found}})  # a notebook cell shows it
     >>> page.html[:15], "under-confident" in page.html  # page.write("report.html") saves it
     ('<!doctype html>', True)
     """

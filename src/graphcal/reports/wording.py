@@ -40,7 +40,7 @@ def mean_of(method: dict[str, Any], key: str) -> float | None:
 
 
 def unit_of(results: Mapping[str, Any]) -> str:
-    """How the rows of the predictions are called: "row" in a table, "node" in a graph."""
+    """Word for one prediction: "row" in a table, "node" in a graph."""
     return "row" if results.get("input") == "table" else "node"
 
 
@@ -50,7 +50,7 @@ def error_interval(method: dict[str, Any]) -> tuple[float, float] | None:
 
 
 def label(name: str, method: dict[str, Any]) -> str:
-    """How a method is called: its title, else its name."""
+    """Title of a method, else its name."""
     return str(method.get("title") or ("Uncalibrated" if name == UNCALIBRATED else name))
 
 
@@ -78,7 +78,7 @@ def kept_name(results: Mapping[str, Any]) -> str:
 
 
 def is_off(method: dict[str, Any]) -> bool | None:
-    """Whether the method is measurably miscalibrated; None without a test or an interval."""
+    """Return whether the method is measurably miscalibrated; None without a test or an interval."""
     p, interval = method.get("p"), error_interval(method)
     if p is None and interval is None:
         return None
@@ -192,7 +192,7 @@ def backtest_text(results: Mapping[str, Any], name: str, qualifier: str = "") ->
 
 
 def choice_note(results: Mapping[str, Any]) -> str:
-    """Why the chosen method may show a larger ECE than another; empty where it does not."""
+    """Explain why the selected method shows a larger ECE than another; empty where it does not."""
     methods: Methods = results["methods"]
     best = best_name(results)
     errors = {k: e for k, m in methods.items() if (e := mean_of(m, "ece")) is not None}
@@ -229,7 +229,7 @@ def slice_text(worst: Mapping[str, Any], unit: str = "node") -> str:
 
 
 def advice(limit: LabelLimit, interval: tuple[float, float]) -> str:
-    """What would help most: a better method, more validation labels, or more test nodes, and how many.
+    """Advise what would help most: a better method, more validation labels, or more test nodes, and how many.
 
     `interval` is the interval of the true calibration error of the method in question.
     """
@@ -253,7 +253,7 @@ def advice(limit: LabelLimit, interval: tuple[float, float]) -> str:
 
 
 def place_text(node: Mapping[str, Any], training: bool = True) -> str:
-    """Where a node sits in the graph; from training nodes only where they are known (``training``)."""
+    """Describe a node's position in the graph; distances from training nodes only where they are known (``training``)."""
     hops, degree = node["hops"], node["degree"]
     near = f"{hops} hop{'s' * (hops != 1)} from the nearest training node"
     alike = f"{round(node['agreement'] * degree)} of {degree} neighbours predicted alike"

@@ -47,12 +47,12 @@ class CalibratedModel(nn.Module):
     heterogeneous graph, as in `observe`; ``as_graph(*args, **kwargs) -> Data`` serves calls in which no edges are found,
     ``context`` sampled batches.
 
-    >>> import graphcal as gc
+    >>> import graphcal
     >>> from torch_geometric.nn.models import GCN
-    >>> data = gc.example().graph
+    >>> data = graphcal.example().graph
     >>> model = GCN(data.num_features, 8, 2, data.num_classes)
-    >>> calibrate = gc.TemperatureScaling().fit(gc.observe(model, data), on=data.val_mask)
-    >>> served = gc.CalibratedModel(model, calibrate)
+    >>> calibrate = graphcal.TemperatureScaling().fit(graphcal.observe(model, data), on=data.val_mask)
+    >>> served = graphcal.CalibratedModel(model, calibrate)
     >>> served(data.x, data.edge_index).shape  # log-probabilities
     torch.Size([500, 5])
     >>> served.settings, served.tensors  # saved with it: pick and node_type, context and train_mask
@@ -123,14 +123,14 @@ class CalibratedModel(nn.Module):
         return log_probs
 
     def exportable(self) -> Exportable:
-        """For ``torch.export`` and ONNX: tensors in, tensors out, no checks (`Exportable`).
+        """Build a module for ``torch.export`` and ONNX: tensors in, tensors out, no checks (`Exportable`).
 
-        >>> import graphcal as gc
+        >>> import graphcal
         >>> from torch_geometric.nn import GCNConv
-        >>> data = gc.example().graph
+        >>> data = graphcal.example().graph
         >>> model = GCNConv(data.num_features, data.num_classes)
-        >>> calibrate = gc.TemperatureScaling().fit(gc.observe(model, data), on=data.val_mask)
-        >>> gc.CalibratedModel(model, calibrate).exportable()(data.x, data.edge_index).shape
+        >>> calibrate = graphcal.TemperatureScaling().fit(graphcal.observe(model, data), on=data.val_mask)
+        >>> graphcal.CalibratedModel(model, calibrate).exportable()(data.x, data.edge_index).shape
         torch.Size([500, 5])
         """
         return Exportable(unwrapped(self.model), self.calibration, self._pick)

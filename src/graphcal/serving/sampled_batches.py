@@ -20,7 +20,7 @@ from graphcal.graphs import is_undirected
 
 
 def is_sampled(graph: Data, fitted_on: Mapping[str, Any]) -> bool:
-    """Whether neighbours are missing. ``fitted_on`` describes the graph that the calibration was fitted on."""
+    """Return whether neighbours are missing. ``fitted_on`` describes the graph that the calibration was fitted on."""
     if graph.get("n_id") is not None or graph.get("input_id") is not None:
         return True
     seeds = graph.get("batch_size")

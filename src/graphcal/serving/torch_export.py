@@ -68,11 +68,11 @@ def export_program(model: Exportable, data: Data) -> torch.export.ExportedProgra
 
     Its inputs are what ``data`` has of ``x``, ``edge_index``, ``train_mask`` and ``edge_weight``.
 
-    >>> import graphcal as gc
+    >>> import graphcal
     >>> from torch_geometric.nn.models import GCN
-    >>> data, other = gc.example().graph, gc.example(400, seed=1).graph
+    >>> data, other = graphcal.example().graph, graphcal.example(400, seed=1).graph
     >>> model = GCN(data.num_features, 16, 2, 5)
-    >>> calibrated = gc.CalibratedModel(model, gc.SCAR().fit(gc.observe(model, data), on=data.val_mask))
+    >>> calibrated = graphcal.CalibratedModel(model, graphcal.SCAR().fit(graphcal.observe(model, data), on=data.val_mask))
     >>> program = export_program(calibrated.exportable(), data)
     >>> program.module()(x=other.x, edge_index=other.edge_index, train_mask=other.train_mask).shape
     torch.Size([400, 5])

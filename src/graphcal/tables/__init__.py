@@ -9,10 +9,10 @@ labels        labels and splits, joined by id
 metadata      what calibrators and tables store about tables
 reading       `read_table`: all of the above in one call
 edges         tables of edges; ids as row numbers
-calibration   `gc.calibrate`, and a table of files calibrated (two_classes: the choice of ``auto`` for two classes)
+calibration   `graphcal.calibrate`, and a table of files calibrated (two_classes: the choice of ``auto`` for two classes)
 estimator     `CalibratedScores`, for scikit-learn
 scorer        one function, RecordBatch -> RecordBatch; calibrated blocks (C, n)
 contexts      what a graph-aware calibration reads off the edges (edge_blocks, disk_columns, disk_contexts)
 scoring       `score`: a table of any size, in threads or on Ray
-writing       `gc.export`; Parquet files, whole or not at all
+writing       `graphcal.export`; Parquet files, whole or not at all
 """

@@ -40,7 +40,7 @@ def read_arrays(
 
 
 def _native(values: np.ndarray) -> np.ndarray:
-    """In this machine's byte order; half precision as single, which sparse matrices have."""
+    """Convert to this machine's byte order; half precision becomes single, which sparse matrices support."""
     values = values.astype(values.dtype.newbyteorder("="), copy=False)
     return values.astype(np.float32) if values.dtype == np.float16 else values
 

@@ -1,10 +1,10 @@
 """Calibrate predictions that are already there: arrays, data frames, Arrow tables, tables of files.
 
-    result = gc.calibrate(scores, y, kind="logits")
+    result = graphcal.calibrate(scores, y, kind="logits")
     result.probs, result.calibration, result.measurement
 
-Half of the labelled rows are fitted on and the others measure, unless ``on`` names them. `gc.Study` does the fitting, so that no
-label of a measured row is seen before it is measured.
+Half of the labelled rows are fitted on and the others measure, unless ``on`` names them. `Study` does the fitting: no label of a
+measured row is read before it is measured.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def calibrate(
     >>> rng = np.random.default_rng(0)
     >>> z = rng.standard_normal((2000, 3))
     >>> y = (z + rng.gumbel(size=z.shape)).argmax(1)
-    >>> result = gc.calibrate(4 * z, y, kind="logits")  # four times too sure
+    >>> result = graphcal.calibrate(4 * z, y, kind="logits")  # four times too sure
     >>> result.probs.shape, result.before.ece > 0.1, result.measurement.ece < result.before.ece / 3
     ((2000, 3), True, True)
     """

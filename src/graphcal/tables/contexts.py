@@ -38,7 +38,7 @@ PREFIX = ".graph-"  # of the hidden folder
 
 @dataclass(frozen=True)
 class GraphFiles:
-    """What there is to read, and how."""
+    """Input files of a context and how to read them."""
 
     scorer: Scorer
     source: Source
@@ -58,7 +58,7 @@ class GraphFiles:
         return name
 
     def made_from(self, key: str, workers: int) -> str:
-        """What a context depends on; ``key`` stands for the calibration and the predictions."""
+        """Fingerprint of the inputs of a context; ``key`` stands for the calibration and the predictions."""
         tables = [*shards_of(self.edges), *(shards_of(self.train_ids) if self.train_ids else ())]
         return digest(key, repr(sorted(self.columns.items())), *fingerprints(tables, workers).values())
 
@@ -66,12 +66,12 @@ class GraphFiles:
         return read_batches(shard, None, WHOLE_FILE if self.is_long else BATCH)
 
     def ids_of(self, batch: pa.RecordBatch, shard: Path) -> pa.Array:
-        """One per prediction."""
+        """Ids, one per prediction."""
         ids = plain_ids(batch[self.id], shard, self.id)
         return pc.unique(ids) if self.is_long else ids
 
     def rows(self, shard: Path) -> int:
-        """How many predictions a shard has."""
+        """Number of predictions in a shard."""
         if not self.is_long:
             return count_rows(shard)
         return sum(len(self.ids_of(batch, shard)) for batch in self.batches(shard))

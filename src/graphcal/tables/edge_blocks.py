@@ -129,7 +129,7 @@ def _replace(path: Path, keys: Array) -> None:
 
 
 def degrees(blocks: EdgeBlocks, to: Path) -> DiskColumns:
-    """How many neighbours every node has, (1, N)."""
+    """Number of neighbours of every node, (1, N)."""
     out = DiskColumns.make(to, 1, blocks.num_nodes, "float64")
     for i in range(blocks.parts):
         counts = [np.bincount(blocks.ends(blocks.keys(i, j))[0], minlength=blocks.size(i)) for j in range(blocks.parts)]

@@ -2,7 +2,7 @@
 
     CalibratedScores("ts", kind="logits").fit(scores, y).predict_proba(more_scores)
 
-X are the scores (n, C) of a classifier, not its features. Rows stand alone here: graph-aware calibrators need `gc.calibrate`.
+X are the scores (n, C) of a classifier, not its features. Rows have no edges: use `graphcal.calibrate` for those.
 """
 
 from __future__ import annotations

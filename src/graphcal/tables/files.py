@@ -186,7 +186,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def holds_text(kind: pa.DataType) -> bool:
-    """Whether a column holds text: short, large, by views, or in a dictionary."""
+    """Return whether a column holds text: short, large, by views, or in a dictionary."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return is_text(kind) or bool(pa.types.is_string_view(kind))
 

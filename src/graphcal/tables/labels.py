@@ -43,7 +43,7 @@ def row_ids(table: pa.Table | pa.RecordBatch, roles: Mapping[str, str], where: s
 
 
 def is_of_edges(roles: Mapping[str, str]) -> bool:
-    """Whether the rows of a table are edges."""
+    """Return whether the rows of a table are edges."""
     return "id" not in roles and set(ENDS) <= set(roles)
 
 

@@ -137,7 +137,7 @@ class TableColumns:
 
 @dataclass(frozen=True)
 class TableLayout:
-    """How the columns of a table hold the scores of its predictions."""
+    """Columns of a table that hold the scores of its predictions."""
 
     kind: str  # name of the score type; '' where it is unknown
     scores: tuple[str, ...]  # the columns of scores, in the order of the classes
@@ -549,7 +549,7 @@ def find_layout(
 
 
 def _is_of_one_class(kind: str, group: Mapping[str, str]) -> bool:
-    """Whether a single column is that of the second class: prob_1 or fraud_PROB, which leave the rest to the first."""
+    """Return whether a single column is that of the second class: prob_1 or fraud_PROB, which leave the rest to the first."""
     ((positive, name),) = group.items()
     return (positive == "1" and kind == "probs") or (not positive.isdigit() and SUFFIXED.fullmatch(name) is not None)
 

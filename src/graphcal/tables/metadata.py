@@ -1,4 +1,4 @@
-"""What files store about tables: the table a calibration was fitted on, and the classes and columns of a table we wrote.
+"""Metadata in files: the table a calibration was fitted on, and the classes and columns of a table that graphcal wrote.
 
 `graphcal score` reads other tables the same way as the table of the fit. A calibration stores it in the entry ``table`` of its
 ``fitted_on``; every value is checked here, once, before anything uses it. Tables that we write store their classes, which a list
@@ -83,7 +83,7 @@ CHECKS = {
 
 @dataclass(frozen=True)
 class TableMetadata:
-    """What a table that we wrote stores in the metadata of its schema."""
+    """Metadata in the schema of a table that graphcal wrote."""
 
     classes: tuple[str, ...] | None = None
     numbered: bool = False  # labels may be numbers, in the order of the classes

@@ -293,7 +293,7 @@ def remark_on_order(logits: Tensor, y: np.ndarray | None) -> list[str]:
 
 
 def is_threshold(pred: np.ndarray, scores: np.ndarray) -> bool:
-    """Whether predictions of two classes are the second from some score on, be it another than the middle."""
+    """Return whether predictions of two classes are the second from some score on, be it another than the middle."""
     if len(scores) != 2:
         return False
     margin = scores[1] - scores[0]

@@ -130,8 +130,10 @@ def calibrated_block(
 
 
 def reused_block(count: int, n: int) -> Array:
-    """A block (C, n) to be written to, from Arrow's pool, which keeps the memory of blocks that nobody reads any more; NumPy
-    gives it back, and asking the system for pages costs several per cent of scoring."""
+    """Allocate a block (C, n) from Arrow's memory pool.
+
+    The pool reuses freed memory. NumPy returns it to the system, which costs several per cent of scoring.
+    """
     return np.frombuffer(pa.allocate_buffer(4 * count * n), dtype=np.float32).reshape(count, n)
 
 

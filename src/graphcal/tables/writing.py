@@ -1,4 +1,4 @@
-"""Write predictions as Parquet files: the outputs of a model (`gc.export`) and calibrated tables.
+"""Write predictions as Parquet files: the outputs of a model (`graphcal.export`) and calibrated tables.
 
 PyG and DGL have no file format for predictions. `export` writes files that `graphcal calibrate` reads:
 
@@ -62,9 +62,9 @@ def write_table(path: Path, tables: Iterable[pa.Table | pa.RecordBatch]) -> Path
 def export(out: Outputs, folder: str | Path) -> Path:
     """Write the outputs of a model to ``folder``; return the path of the predictions.
 
-    >>> import tempfile, graphcal as gc
+    >>> import tempfile, graphcal
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = gc.export(gc.example(), folder)
+    ...     path = graphcal.export(graphcal.example(), folder)
     ...     sorted(file.name for file in path.parent.iterdir())
     ['edges.parquet', 'final_layer.safetensors', 'predictions.parquet']
     """

@@ -143,8 +143,8 @@ def test_all_is_every_calibrator_of_this_library() -> None:
         "simi-mailbox",
         "wats",
     ]  # and no quirk of the paper
-    assert list(small(methods="all").methods) == [*CALIBRATORS.own, *learned]
-    assert list(small(methods=["all", "searched"]).methods) == [*CALIBRATORS.own, *learned, "searched"]
+    assert list(small(methods="all").methods) == [*CALIBRATORS.builtin, *learned]
+    assert list(small(methods=["all", "searched"]).methods) == [*CALIBRATORS.builtin, *learned, "searched"]
 
 
 @pytest.mark.parametrize("name", ["blind", "blind-labels"])

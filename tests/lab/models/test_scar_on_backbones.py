@@ -12,7 +12,7 @@ from graphcal.lab import BACKBONES, Training, train
 from graphcal.methods.scar import fit_pull
 
 
-@pytest.mark.parametrize("name", sorted(set(BACKBONES.own) - {"gpn"}))
+@pytest.mark.parametrize("name", sorted(set(BACKBONES.builtin) - {"gpn"}))
 def test_given_weights_agree_with_representation_space_for_every_backbone(name):
     graph = random_graph(nodes=120, train=30, val=50)
     out = train(graph, name, Training(hidden_channels=4, epochs=3), seeds=[0])[0].outputs

@@ -270,7 +270,7 @@ def _methods(preset: str, wanted: Sequence[str] | str, defined: Mapping[str, Any
         others = _methods(preset, [name for name in wanted if name != "all"], defined) if wanted != "all" else {}
         points = announced("calibrator")
         baselines = sorted(name for name in points if points[name].module == "graphcal.lab.baselines")
-        return {**{name: {"title": name, "calibrator": name} for name in (*CALIBRATORS.own, *baselines)}, **others}
+        return {**{name: {"title": name, "calibrator": name} for name in (*CALIBRATORS.builtin, *baselines)}, **others}
     known = {**{name: {"calibrator": name} for name in CALIBRATORS}, **defined}
     missing = [method for method in wanted if method not in known]
     if missing:

@@ -123,7 +123,8 @@ def _made(table: Table, kept: Sequence[Row], command: str, page: Path) -> list[B
 def publish_archive(store: Store, file: Path, folder: Path) -> list[Path]:
     """NAME-tests.csv of every preset of a store that was packed into an archive, and the archive's line in archives.sha256.
 
-    Rows that it does not have keep their lines, and the archives that have those rows theirs."""
+    Rows that it does not have keep their lines, and the archives that have those rows theirs.
+    """
     written, names = [], []
     for plan in plans_of(store):
         name, text = str(plan["preset"]), csv_of_tests(plan, store)

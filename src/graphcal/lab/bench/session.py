@@ -163,8 +163,10 @@ class Session:
         return self.costs.left(self.todo(), self.store)
 
     def quarantine_damaged(self) -> dict[str, str]:
-        """Make the folder fit to go on with: it takes files, what a kill left half-written is gone, damaged records are set
-        aside. Gives key and reason of the cells that will be computed again."""
+        """Remove half-written files and set damaged records aside.
+
+        Returns key and reason of the cells that will be computed again.
+        """
         folder = self.store.folder
         check_writable(folder)
         for part in ("records", "failed", "cache", "plans"):

@@ -66,7 +66,7 @@ class Entry:
         return statistics.stdev(values) if len(values) > 1 else 0.0
 
     def minus(self, other: Entry, metric: str) -> list[float]:
-        """This method's values minus the other's, over the runs that both have."""
+        """Values of this method minus the other's, over the runs that both have."""
         a, b = (dict(zip((tuple(r.spec["run"]) for r in e.records), e.values(metric))) for e in (self, other))
         return [a[run] - b[run] for run in a if run in b]
 

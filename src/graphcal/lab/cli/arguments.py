@@ -84,7 +84,6 @@ def graph_of(
 
     What is noticed while they are read is said on the error stream.
     """
-
     from graphcal.lab import datasets
 
     is_path = Path(dataset).name != dataset or Path(dataset).suffix in (".npz", ".pt", ".pth")

@@ -62,7 +62,6 @@ def bench(
 
     Kill it at any moment and give the same command again: only the cells in flight are lost.
     """  # fmt: skip
-
     console = plain_console()
     if preset == "list":
         return _list(console)

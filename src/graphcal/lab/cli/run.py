@@ -52,7 +52,6 @@ def run(
     graphcal run cora --calibrator ts,graph-scaling,gats
     graphcal run my-graph/ --backbone sage  # nodes.csv + edges.csv
     """
-
     console = plain_console(stderr=True)
     data = arguments.graph_of(dataset, protocol, labels_per_class, split, columns, delimiter)
     from graphcal.files import check_writable

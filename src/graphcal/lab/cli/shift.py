@@ -110,7 +110,6 @@ def _drawn(rows: list[dict[str, Any]]) -> Table:
 
 def show_rows(rows: list[dict[str, Any]]) -> None:
     """Print tables of methods, one per condition."""
-
     console = plain_console()
     for heading, group in groupby(rows, key=_heading):
         if heading:

@@ -43,7 +43,7 @@ def read(
     delimiter: str = ",",
     seed: int = 0,
 ) -> Data:
-    """Read a graph from a file or folder; the column options and the delimiter concern folders of tables.
+    r"""Read a graph from a file or folder; the column options and the delimiter concern folders of tables.
 
     Features are every other numeric column of the node table, or those in `feature_columns`, or, where the column
     `sparse_column` is there, a list for each node: of word numbers (with an optional list of as many values in

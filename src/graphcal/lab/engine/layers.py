@@ -146,8 +146,10 @@ class Linears(nn.ModuleList):
 
 
 def nodes_first(by_replica: Tensor) -> Tensor:
-    """(R, n, K) -> (n, R K). The gradient comes back with replicas outermost again, so that sums over nodes, further back, add in
-    the same order for every stack."""
+    """(R, n, K) -> (n, R K).
+
+    The gradient has replicas outermost again, so that earlier sums over nodes add in the same order for every stack.
+    """
     out: Tensor = _NodesFirst.apply(by_replica)  # type: ignore[no-untyped-call]
     return out
 

@@ -121,7 +121,8 @@ def receptive_fields(graph: GraphInput, train: Nodes, stop: Nodes, depth: int) -
     """The fields of a training pass and of a validation pass over the nodes ``train`` and ``stop``.
 
     The first two levels of the second begin with those of the first, so that the first product of the second can be cut for
-    the first."""
+    the first.
+    """
     share, cutter = graph.input_dropout == 0, _Cutter(graph, depth)
     train_levels, stop_levels = [np.asarray(train)], [np.asarray(stop)]
     if depth == 0 and share:

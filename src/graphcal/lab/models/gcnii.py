@@ -59,7 +59,8 @@ class GCNII:
 class _Mixing(torch.autograd.Function):
     """relu((propagated + start) M) * kept, kept 0 or 1: (R, n, D) -> (R, n, D)
 
-    Where the result is positive, the gradient passes."""
+    Where the result is positive, the gradient passes.
+    """
 
     @staticmethod
     def forward(ctx: Any, propagated: Tensor, start: Tensor, mixing: Tensor, kept: Tensor | None) -> Tensor:

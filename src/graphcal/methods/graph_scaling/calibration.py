@@ -49,7 +49,7 @@ class Level(Calibration):
 
 
 class GraphScaled(Calibration):
-    """What `GraphScaling` fits."""
+    """Calibration fitted by `GraphScaling`."""
 
     edges: bool
     predictions: str
@@ -78,7 +78,7 @@ class GraphScaled(Calibration):
 
     @property
     def level(self) -> str:
-        """What the highest level reads."""
+        """Inputs of the highest level."""
         return " · ".join(["logits", *(name for name in ("edges", "hidden", "inputs") if getattr(self.needs, name))])
 
     def context(
@@ -143,7 +143,7 @@ class GraphScaled(Calibration):
 
 
 def _is_traced(x: Tensor) -> bool:
-    """Whether values cannot be looked at: no branch is skipped then."""
+    """Return whether values cannot be read (tracing, export): no branch is skipped then."""
     return torch.compiler.is_compiling() or x.device.type == "meta"
 
 

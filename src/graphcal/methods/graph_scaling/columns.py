@@ -36,7 +36,7 @@ CHUNK = 2**22  # numbers in one intermediate
 
 
 def opinion_rows(logits: Tensor, scale: Tensor) -> Tensor:
-    """What neighbours read of a node (n, 2 C + 2): one-hot prediction, tempered probabilities, confidence, and 1 to count."""
+    """Values read by neighbours (n, 2 C + 2): one-hot prediction, tempered probabilities, confidence, and 1 to count."""
     probs = (scale.to(logits) * logits).softmax(-1)
     hard = torch.zeros_like(probs).scatter(1, logits.argmax(-1, keepdim=True), 1.0)
     return torch.cat([hard, probs, probs.amax(-1, keepdim=True), torch.ones_like(probs[:, :1])], 1)
@@ -100,7 +100,7 @@ class Components(Calibration):
 
     @classmethod
     def of(cls, values: Tensor, nodes: Tensor, count: int) -> Components:
-        """Of values (N, D): centred and scaled on the fitted ``nodes``, with the covariance over all nodes."""
+        """Components of values (N, D), centred and scaled on the fitted ``nodes``, with the covariance over all nodes."""
         fitted = values[nodes].double()
         fitted = fitted[fitted.isfinite().all(1)]
         centre, spread = fitted.mean(0), fitted.std(0, correction=0)
@@ -120,7 +120,7 @@ class Components(Calibration):
 
 
 def component_counts(classes: int, hidden: bool, inputs: bool) -> tuple[int, int]:
-    """How many components of the hidden representation and of the inputs fit into B with q C <= 1,000."""
+    """Number of components of the hidden representation and of the inputs that fit into B with q C <= 1,000."""
     wanted = HIDDEN * hidden, INPUTS * inputs
     room = max(0, CLASS_ENTRIES // classes - 1 - min(classes, MATRIX_ENTRIES // classes))
     share = min(1.0, room / max(1, sum(wanted)))

@@ -51,8 +51,8 @@ def kriged(residual: Tensor, v: Tensor, together: Tensor) -> tuple[Tensor, Tenso
     outer, betas, left_out, weights, drops = v[:, None] * v, [], [], [], []
     for c in STRENGTHS:
         covariance = c * together * outer
-        own = torch.maximum(v, c * v.square() * together.diagonal() + 0.1 * v)
-        covariance.diagonal().copy_(own)
+        variances = torch.maximum(v, c * v.square() * together.diagonal() + 0.1 * v)
+        covariance.diagonal().copy_(variances)
         factor = torch.linalg.cholesky(covariance)
         inverse = torch.cholesky_inverse(factor)
         alpha, precision = inverse @ residual, inverse.diagonal()

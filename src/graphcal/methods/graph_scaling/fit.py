@@ -116,11 +116,11 @@ class Problem:
         ]
         dtype = torch.double if self.classes <= MOST_SOLVED else torch.float
         for nodes, design, shared, x_pairs in self._chunks(CHUNK >> 4):
-            own = (x_pairs.T.to(dtype) @ by_pairs.T.to(dtype)).view(-1, self.classes, self.classes)
+            covariance = (x_pairs.T.to(dtype) @ by_pairs.T.to(dtype)).view(-1, self.classes, self.classes)
             half = 0.5 * (raw[:s, :s] @ shared.flatten(1)).view_as(shared)
             half += (raw[:s, s:].reshape(s * self.classes, self.q) @ design.x).view_as(shared)
             cross = shared.permute(2, 1, 0).to(dtype) @ half.permute(2, 0, 1).to(dtype)  # (r, C, C)
-            yield nodes, own + cross + cross.mT
+            yield nodes, covariance + cross + cross.mT
 
     def raw_covariance(self, inverse: Tensor) -> Tensor:
         """Covariance (K, K) of the parameters in the units of the design."""
@@ -205,26 +205,28 @@ def leave_one_out(problem: Problem, t: Tensor, inverse: Tensor) -> tuple[Tensor,
     z = problem.design.logits(*problem.split(t))
     p, residual = z.softmax(0).T[:, :, None], (z.softmax(0) - problem.target).T[:, :, None]
     steps, variances = [], []
-    for nodes, own in problem.covariances(inverse):
-        at, r = p[nodes].to(own), residual[nodes].to(own)
+    for nodes, covariance in problem.covariances(inverse):
+        at, r = p[nodes].to(covariance), residual[nodes].to(covariance)
         if problem.classes <= MOST_SOLVED:
-            eye = torch.eye(problem.classes).to(own)
-            own = torch.linalg.solve(eye - own * at.mT + (own @ at) * at.mT, own)  # (I - S A)^-1 S
-            step, trace, total = own @ r, own.diagonal(dim1=1, dim2=2).sum(1), own.sum((1, 2))
+            eye = torch.eye(problem.classes).to(covariance)
+            covariance = torch.linalg.solve(
+                eye - covariance * at.mT + (covariance @ at) * at.mT, covariance
+            )  # (I - S A)^-1 S
+            step, trace, total = covariance @ r, covariance.diagonal(dim1=1, dim2=2).sum(1), covariance.sum((1, 2))
         else:  # as a series: the eigenvalues of S A, a node's share in its own fit, are below 1
-            step = first = own @ r
+            step = first = covariance @ r
             for _ in range(SERIES):
-                before, step = step, first + own @ (at * (step - (at * step).sum(1, keepdim=True)))
+                before, step = step, first + covariance @ (at * (step - (at * step).sum(1, keepdim=True)))
                 if float((step - before).abs().max()) < 1e-6:
                     break
-            sums = own.sum(2, keepdim=True)
+            sums = covariance.sum(2, keepdim=True)
             trace = (
-                own.diagonal(dim1=1, dim2=2).sum(1)
-                + (own.square().mT @ at).sum((1, 2))
-                - (own @ at).square().sum((1, 2))
+                covariance.diagonal(dim1=1, dim2=2).sum(1)
+                + (covariance.square().mT @ at).sum((1, 2))
+                - (covariance @ at).square().sum((1, 2))
             )
             total = (
-                own.sum((1, 2)) + (at * sums.square()).sum((1, 2)) - (at * sums).sum((1, 2)).square()
+                covariance.sum((1, 2)) + (at * sums.square()).sum((1, 2)) - (at * sums).sum((1, 2)).square()
             )  # of S + S A S
         steps.append(step[:, :, 0].double())
         variances.append(pair_variance(trace, total, problem.classes).double())
@@ -333,13 +335,13 @@ class GraphScaling:
     field : bool, default=False
         Add the residuals that communities share (`graphcal.methods.graph_scaling.field`). It then serves this graph alone.
 
-    >>> import graphcal as gc
-    >>> out = gc.example()
+    >>> import graphcal
+    >>> out = graphcal.example()
     >>> data = out.graph
-    >>> calibrate = gc.GraphScaling().fit(out, on=data.val_mask)
+    >>> calibrate = graphcal.GraphScaling().fit(out, on=data.val_mask)
     >>> calibrate(out).shape, calibrate.level
     (torch.Size([500, 5]), 'logits · edges · hidden')
-    >>> keep = gc.GraphScaling(predictions="keep").fit(out, on=data.val_mask)
+    >>> keep = graphcal.GraphScaling(predictions="keep").fit(out, on=data.val_mask)
     >>> bool((keep(out).argmax(-1) == out.pred).all())
     True
     """
@@ -402,7 +404,7 @@ class GraphScaling:
             return GraphScaled(**state, **levels, predictions=self.predictions, note=note, **fitted_on(out, on))
 
     def _reading(self, out: Outputs, nodes: Tensor) -> dict[str, Any]:
-        """What the context is read with: components of the hidden representation and of the inputs, where they are used."""
+        """Components of the hidden representation and of the inputs that the context uses."""
         x, graph = out.graph.get("x") if self.inputs else None, graph_sums(out.graph)
         if self.inputs and x is None:
             raise ValueError("inputs=True needs node features, but the graph has no x.")
@@ -457,7 +459,7 @@ def _gain(best: FittedLevel, z: Tensor, y: Tensor) -> str:
 
 
 def _selection(out: Outputs, on: Tensor, reader: GraphScaled, context: Tensor) -> str:
-    """How the fitted nodes differ from other nodes outside training, by covariates and tempered probabilities."""
+    """Comparison of the fitted nodes with other nodes outside training, by covariates and tempered probabilities."""
     others = ~on if out.graph.get("train_mask") is None else ~on & ~out.graph.train_mask
     generator = torch.Generator().manual_seed(0)
     groups = [nodes.nonzero().flatten().cpu() for nodes in (on, others)]
