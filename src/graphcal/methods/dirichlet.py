@@ -36,7 +36,7 @@ class Dirichlet:
         formula="p' = softmax(A log p + b)",
         paper="Kull et al., Beyond temperature scaling, NeurIPS 2019, arXiv:1910.12656",
         parameters="A, b: C^2 + C",
-        cost="fit: folds x penalties Newton-CG solves; apply: O(N C^2)",
+        cost="fit: Newton-CG along a path of penalties in every fold; apply: O(N C^2)",
         keeps_predictions=False,
         minimises_nll=True,
         departures="starts at the identity, which changes nothing, and the penalty comes from cross-validation; the GATS code "

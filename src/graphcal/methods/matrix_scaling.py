@@ -38,7 +38,7 @@ class MatrixScaling:
         formula="p = softmax(z A + b)",
         paper="Guo et al., ICML 2017, arXiv:1706.04599; penalty: Kull et al., NeurIPS 2019, arXiv:1910.12656",
         parameters="A, b: C^2 + C",
-        cost="fit: folds x penalties Newton-CG solves; apply: O(N C^2)",
+        cost="fit: Newton-CG along a path of penalties in every fold; apply: O(N C^2)",
         keeps_predictions=False,
         minimises_nll=True,
         departures="starts at the identity, is penalised and is solved exactly",

@@ -59,7 +59,7 @@ class StructuredMatrixScaling:
         ridge = torch.full((C + 1, C), C * (C - 1.0), dtype=torch.double, device=x.device)  # M, then D and b
         ridge[range(C), range(C)] = C
         ridge[-1] = C
-        weight = fit_softmax(x, y, identity_start(C).to(x.device), 2 * ridge / len(nodes))
+        weight = fit_softmax(x, y, identity_start(C).to(x.device), 2 * ridge / len(nodes), precision=1e-9)
         matrix, shift = weight[:-1].to(out.logits), weight[-1].to(out.logits)
         return StructuredMap(scale=scale.to(out.logits), matrix=matrix, shift=shift, share=share, **fitted_on(out, on))
 
