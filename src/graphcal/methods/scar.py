@@ -70,7 +70,7 @@ def guarded_pull(z: Tensor, t: Tensor, w: Tensor, pred: Tensor, scale: Tensor | 
     lost = (direction - direction.gather(0, predicted)) * w.sign()  # for each unit of |w|
     room = (lead + LEAST_LEAD) / lost.clamp(min=torch.finfo(z.dtype).tiny)  # vast where nothing is lost
     cap = room.amin(0) * (1 - 1e-3)  # keep a thousandth of the lead: rounding must not decide
-    w = torch.copysign(torch.minimum(w.abs(), cap), w)
+    w = w.sign() * torch.minimum(w.abs(), cap)  # not copysign, which ONNX lacks
     log_probs = (base + w * direction).log_softmax(0)
     same = (
         first_largest(log_probs) == pred
