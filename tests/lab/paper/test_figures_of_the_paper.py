@@ -36,7 +36,7 @@ def test_every_figure_is_drawn_from_files_and_committed(name: str) -> None:
 
 def test_a_table_read_back_has_the_numbers_of_its_files() -> None:
     table = read_table(ROOT / "results", read_preset("fig-runtime"))
-    row = next(row for row in table.rows if row.place["dataset"] == "cora")
+    row = next(row for row in table.rows if row.axis_values["dataset"] == "cora")
     with (ROOT / "results" / "fig-runtime.csv").open() as file:
         lines = [line for line in csv.DictReader(file) if (line["dataset"], line["method"]) == ("cora", "scar-paper")]
     assert row.entries["scar-paper"].mean("ece") == pytest.approx(float(lines[0]["ece_mean"]), abs=1e-3)

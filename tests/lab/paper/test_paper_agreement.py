@@ -30,7 +30,7 @@ def test_a_published_number_counts_once_and_on_the_network_behind_it(tmp_path: P
     write(tmp_path, "table-ablation", "cora,20,gat,ts,TS,10,4.0,0.5,7.17,0.98")
     (entry,) = distinct(read_cells(tmp_path))
     assert len(entry.cells) == 3
-    assert (entry.chosen.backbone, entry.chosen.verdict, entry.where) == ("gat-cagcn", "equivalent", "table-gat")
+    assert (entry.compared.backbone, entry.compared.verdict, entry.where) == ("gat-cagcn", "equivalent", "table-gat")
     count = tally([entry])
     assert (count["equivalent"], count["all"], count["any"], count["differs"]) == (1, 0, 1, 0)
 
@@ -44,9 +44,11 @@ def test_verdicts_are_welch_and_tost(tmp_path: Path) -> None:
         "cora,60,gcn,ts,TS,10,4.6,0.57,4.0,3.0",
     )  # fmt: skip
     entries = distinct(read_cells(tmp_path))
-    assert [entry.chosen.verdict for entry in entries] == ["differs", "equivalent", "open"]
-    assert all(entry.chosen.within_deviations for entry in entries)
-    assert entries[0].chosen.gap.p == pytest.approx(stats.ttest_ind_from_stats(5, 0.57, 10, 4, 0.57, 10, False).pvalue)
+    assert [entry.compared.verdict for entry in entries] == ["differs", "equivalent", "open"]
+    assert all(entry.compared.within_deviations for entry in entries)
+    assert entries[0].compared.gap.p == pytest.approx(
+        stats.ttest_ind_from_stats(5, 0.57, 10, 4, 0.57, 10, False).pvalue
+    )
 
 
 def test_what_is_said_about_the_older_rule() -> None:

@@ -146,8 +146,8 @@ class RepairedGraph(Calibration):
     beta: float
 
     def forward(self, out: Outputs) -> Tensor:
-        own = {name: w.to(out.logits) for name, w in self.named_buffers(recurse=False)}
-        ends, closeness = edge_inputs(out, own["mean"], own["std"], self.alpha, self.beta)
+        buffers = {name: w.to(out.logits) for name, w in self.named_buffers(recurse=False)}
+        ends, closeness = edge_inputs(out, buffers["mean"], buffers["std"], self.alpha, self.beta)
         with torch.no_grad():
-            logits = out.rerun("DCGC", edge_weights(ends, closeness, own)).detach()
+            logits = out.rerun("DCGC", edge_weights(ends, closeness, buffers)).detach()
         return self.calibration(replace(out, logits=logits, hidden=None))

@@ -107,15 +107,15 @@ def edge_inputs(out: Outputs, of: Tensor) -> dict[str, Tensor]:
     row, col, _ = rows_of(graph.adjacency, of)  # with the self loop
     z, read = out.logits, torch.unique(col)
     low, high = z[read].min(-1, keepdim=True).values, z[read].max(-1, keepdim=True).values
-    place = torch.zeros(out.num_nodes, dtype=torch.long, device=z.device)
-    place[read] = torch.arange(len(read), device=z.device)
+    position = torch.zeros(out.num_nodes, dtype=torch.long, device=z.device)
+    position[read] = torch.arange(len(read), device=z.device)
     conf = z.softmax(-1).max(-1).values
     gap = z.new_zeros(len(of)).index_add_(0, row, conf[of[row]] - conf[col])
     count = z.new_zeros(len(of)).index_add_(0, row, torch.ones_like(row, dtype=z.dtype))
     group = graph.next_to_training.long() + 2 * graph.train_mask.long()  # 0 elsewhere, 1 near, 2 train
     return {
         "row": row,
-        "col": place[col],
+        "col": position[col],
         "dot": (z[of[row]] * z[col]).sum(-1),  # (e,) z_i . z_j
         "sorted": ((z[read] - low) / (high - low).clamp(min=torch.finfo(z.dtype).tiny)).sort(-1).values,  # (r, C)
         "gap": gap / count,  # (n,) dc

@@ -86,13 +86,13 @@ class GETS:
         y, y_watched = out.graph.y[nodes], out.graph.y[watched]
 
         def loss(w: Weights) -> Tensor:
-            outputs, own = experts(fitting, w, lambda hidden: dropout(hidden, self.dropout, generator))
-            gates, imbalance = noisy_top_k(own, w["gate"], w["noise"], self.top, generator)
+            outputs, gate_inputs = experts(fitting, w, lambda hidden: dropout(hidden, self.dropout, generator))
+            gates, imbalance = noisy_top_k(gate_inputs, w["gate"], w["noise"], self.top, generator)
             return mean_nll(scales(outputs, gates) * fitting.logits, y) + self.balance * imbalance
 
         def watch(w: Weights) -> Tensor:
-            outputs, own = experts(watching, w)
-            gates, _ = noisy_top_k(own, w["gate"], w["noise"], self.top)
+            outputs, gate_inputs = experts(watching, w)
+            gates, _ = noisy_top_k(gate_inputs, w["gate"], w["noise"], self.top)
             return mean_nll(scales(outputs, gates) * watching.logits, y_watched)
 
         fitted = adam(
@@ -141,7 +141,7 @@ class View:
     """What the experts see when they are asked about some nodes: the two hops around them."""
 
     logits: Tensor  # (n, C) of the nodes themselves
-    own: Tensor  # (n,) their places among the far nodes
+    far_index: Tensor  # (n,) their places among the far nodes
     near: RowSlice  # nodes <- one hop
     far: RowSlice  # one hop <- two hops
     far_logits: Tensor  # (q, C)
@@ -154,11 +154,11 @@ class View:
         adjacency = graph.adjacency.to(out.logits.dtype)
         near = row_slice(adjacency, nodes, out.logits)
         far = row_slice(adjacency, near.cols, out.logits)
-        place = torch.zeros(out.num_nodes, dtype=torch.long, device=nodes.device)
-        place[far.cols] = torch.arange(len(far.cols), device=nodes.device)
+        position = torch.zeros(out.num_nodes, dtype=torch.long, device=nodes.device)
+        position[far.cols] = torch.arange(len(far.cols), device=nodes.device)
         features = feature_rows(features_of(out), far.cols, out.logits)
         seen = out.logits[far.cols], graph.degree[far.cols], features
-        return cls(out.logits[nodes], place[nodes], near, far, *seen)
+        return cls(out.logits[nodes], position[nodes], near, far, *seen)
 
 
 def experts(view: View, w: Weights, noise: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, Tensor]:
@@ -170,7 +170,7 @@ def experts(view: View, w: Weights, noise: Callable[[Tensor], Tensor] | None = N
     hidden = hidden.relu() if noise is None else noise(hidden.relu())
     gathered = (view.near @ hidden.flatten(1)).view(-1, *hidden.shape[1:])  # (n, M, h)
     outputs = torch.einsum("nmh,mhc->nmc", gathered, w["w2"]) + w["b2"]
-    return outputs, torch.cat([view.logits, projected[view.own]], -1)
+    return outputs, torch.cat([view.logits, projected[view.far_index]], -1)
 
 
 def reads(w: Weights) -> Tensor:
@@ -204,7 +204,7 @@ class ExpertMixture(Calibration):
     def forward(self, out: Outputs) -> Tensor:
         weights = {name: w.to(out.logits) for name, w in self.named_buffers()}
         everyone = torch.arange(out.num_nodes, device=out.logits.device)
-        outputs, own = experts(View.of(out, everyone), weights)
-        gates, _ = noisy_top_k(own, weights["gate"], weights["noise"], self.top)
+        outputs, gate_inputs = experts(View.of(out, everyone), weights)
+        gates, _ = noisy_top_k(gate_inputs, weights["gate"], weights["noise"], self.top)
         log_probs = (scales(outputs, gates) * out.logits).log_softmax(-1)
         return log_probs if self.per_class else with_predictions(log_probs, out.pred)

@@ -90,9 +90,9 @@ class SimCalib:
 
         def nll(of: Tensor) -> Callable[[Weights], Tensor]:
             row, col, attention = attention_into(out, of)
-            read, place = torch.unique(col, return_inverse=True)
-            z, y, own, others = out.logits[of], out.graph.y[of], x[of], x[read]
-            return lambda w: mean_nll(z / temperatures(own, others, row, place, attention, w)[:, None], y)
+            read, column = torch.unique(col, return_inverse=True)
+            z, y, features, others = out.logits[of], out.graph.y[of], x[of], x[read]
+            return lambda w: mean_nll(z / temperatures(features, others, row, column, attention, w)[:, None], y)
 
         fitted = adam(
             start,
@@ -161,10 +161,10 @@ def attention_into(out: Outputs, of: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return row, col, softmax_by_row(score, row, len(of))
 
 
-def temperatures(own: Tensor, others: Tensor, row: Tensor, col: Tensor, attention: Tensor, w: Weights) -> Tensor:
+def temperatures(features: Tensor, others: Tensor, row: Tensor, col: Tensor, attention: Tensor, w: Weights) -> Tensor:
     """T (n,)"""
-    heard = own.new_zeros(len(own)).index_add(0, row, attention * (others @ w["theta"])[col])
-    alone = (own @ w["w1"] + w["b1"]).relu() @ w["w2"] + w["b2"]
+    heard = features.new_zeros(len(features)).index_add(0, row, attention * (others @ w["theta"])[col])
+    alone = (features @ w["w1"] + w["b1"]).relu() @ w["w2"] + w["b2"]
     return softplus(heard + alone).clamp(min=1e-3)
 
 

@@ -97,8 +97,8 @@ def mailbox(out: Outputs) -> Tensor:
     row, col = graph.edge_index
     alike = (z[row] * z[col]).sum(-1).sigmoid()
     total = z.new_zeros(out.num_nodes).index_add_(0, row, alike)
-    own = z.square().sum(-1).sigmoid()
-    similarity = torch.where(graph.degree > 0, total / graph.degree.clamp(min=1), own)
+    self_similarity = z.square().sum(-1).sigmoid()
+    similarity = torch.where(graph.degree > 0, total / graph.degree.clamp(min=1), self_similarity)
     return torch.stack([z.softmax(-1).max(-1).values, similarity], -1)
 
 
@@ -109,8 +109,8 @@ def group_centres(points: Tensor, groups: int, seed: int) -> Tensor:
     values = points.double().cpu().numpy()
     values = values[np.lexsort(values.T)]
     few = min(groups, len(np.unique(values, axis=0)))
-    found = KMeans(n_clusters=few, random_state=seed, n_init=1).fit(values)
-    return torch.from_numpy(found.cluster_centers_).to(points)
+    clusters = KMeans(n_clusters=few, random_state=seed, n_init=1).fit(values)
+    return torch.from_numpy(clusters.cluster_centers_).to(points)
 
 
 def nearest(points: Tensor, centres: Tensor) -> Tensor:

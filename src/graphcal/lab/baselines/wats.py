@@ -133,8 +133,8 @@ class WaveletTemperature(Calibration):
                 f"wavelets of order {self.order} have {self.order + 1} terms, the network takes {self.w1.shape[0]}"
             )
         x = wavelets(structure(out.graph), self.order, self.heat, out.logits.dtype)
-        own = {name: w.to(out.logits) for name, w in self.named_buffers()}
-        return temperatures(x, own, 0.0, torch.Generator()).squeeze(-1)
+        buffers = {name: w.to(out.logits) for name, w in self.named_buffers()}
+        return temperatures(x, buffers, 0.0, torch.Generator()).squeeze(-1)
 
     def forward(self, out: Outputs) -> Tensor:
         return scaled(out.logits, 1 / self.temperature(out))

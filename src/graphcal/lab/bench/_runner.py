@@ -48,15 +48,15 @@ class Graphs:
         self._loaded: dict[tuple[str, str, bool | None], dict[tuple[int, int], Data]] = {}
 
     def of(self, base: TrainingGroup, split: int) -> Data:
-        known = self._loaded.setdefault((base.dataset, base.protocol, base.row_normalise), {})
-        asked = (base.labels_per_class, split)
-        if asked not in known:
-            graph = load(base.dataset, base.protocol, *asked, row_normalise=base.row_normalise)
-            if known:
-                first = next(iter(known.values()))
+        loaded = self._loaded.setdefault((base.dataset, base.protocol, base.row_normalise), {})
+        key = (base.labels_per_class, split)
+        if key not in loaded:
+            graph = load(base.dataset, base.protocol, *key, row_normalise=base.row_normalise)
+            if loaded:
+                first = next(iter(loaded.values()))
                 graph.x, graph.edge_index = first.x, first.edge_index
-            known[asked] = graph
-        return known[asked]
+            loaded[key] = graph
+        return loaded[key]
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ def _train(base: TrainingGroup, path: Path, graphs: Graphs) -> None:
         for (_, seed), graph in zip(base.runs, splits)
     ]
     seen = copy.copy(splits[0])  # shares x and edge_index
-    known = torch.stack([graph.train_mask | graph.val_mask for graph in splits]).any(0)
-    seen.y = torch.where(known, seen.y, -1)
+    used = torch.stack([graph.train_mask | graph.val_mask for graph in splits]).any(0)
+    seen.y = torch.where(used, seen.y, -1)
     del seen.test_mask
     backbone = BACKBONES[base.backbone](**base.architecture)
     started = time.process_time()
@@ -181,14 +181,14 @@ def with_fitting_nodes(graph: Data, count: int, seed: int) -> Data:
     for mask in (graph.val_mask, graph.test_mask):
         nodes = mask.nonzero().flatten()
         order.append(nodes[torch.randperm(len(nodes), generator=generator)])
-    chosen = torch.cat(order)[:count]
-    if len(chosen) < count or count > len(order[0]) + len(order[1]) // 2:
+    fit_nodes = torch.cat(order)[:count]
+    if len(fit_nodes) < count or count > len(order[0]) + len(order[1]) // 2:
         raise ValueError(
             f"fit_labels={count}: only {len(order[0])} validation and {len(order[1])} test nodes are there"
         )
     other = copy.copy(graph)
     other.val_mask = torch.zeros_like(graph.val_mask)
-    other.val_mask[chosen] = True
+    other.val_mask[fit_nodes] = True
     other.test_mask = (graph.val_mask | graph.test_mask) & ~other.val_mask
     return other
 

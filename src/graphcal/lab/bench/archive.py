@@ -44,8 +44,8 @@ def write_archive(folder: Path, file: Path) -> str:
     if not plans:
         raise ValueError(f"{folder} holds no benchmark: `graphcal bench PRESET --out {folder}` starts one")
     store = Store(folder)
-    asked = {key for plan in plans for key in json.loads(plan.read_text(encoding="utf-8"))["cells"]}
-    keys = sorted(asked & store.finished())
+    planned = {key for plan in plans for key in json.loads(plan.read_text(encoding="utf-8"))["cells"]}
+    keys = sorted(planned & store.finished())
     paths = [*plans, *(path for key in keys for path in (store.record_path(key), store.nodes_path(key)))]
     with atomic_file(file) as out, zipfile.ZipFile(out, "w") as archive:
         for path in paths:
@@ -85,27 +85,27 @@ class Audit:
     checked: int = 0
     wrong: list[str] = field(default_factory=list)
 
-    def hold(self, what: str, printed: float | None, found: float, within: float = ROUNDING) -> None:
+    def hold(self, what: str, printed: float | None, measured: float, within: float = ROUNDING) -> None:
         self.checked += 1
-        if printed is None or not abs(printed - found) <= within:
-            self.wrong.append(f"{what}: {printed} is printed, {found:.6f} comes out")
+        if printed is None or not abs(printed - measured) <= within:
+            self.wrong.append(f"{what}: {printed} is printed, {measured:.6f} comes out")
 
 
 def audit(file: Path, against: Path) -> Audit:
     """Everything the archive can say about the tables in a folder."""
-    found = Audit()
+    result = Audit()
     with tempfile.TemporaryDirectory() as folder:
         store = read_archive(file, Path(folder))
         listed = against / "archives.sha256"
         digests = listed.read_text(encoding="utf-8").split() if listed.exists() else []
-        found.checked += 1
+        result.checked += 1
         if sha256(file) not in digests:
-            found.wrong.append(f"{file.name}: its SHA-256 is not in {listed}")
+            result.wrong.append(f"{file.name}: its SHA-256 is not in {listed}")
         for plan in plans_of(store):
-            check_records(plan, store, found)
-            check_runs(plan, store, against / f"{plan['preset']}-runs.csv", found)
-            check_tests(plan, store, against / f"{plan['preset']}-tests.csv", found)
-    return found
+            check_records(plan, store, result)
+            check_runs(plan, store, against / f"{plan['preset']}-runs.csv", result)
+            check_tests(plan, store, against / f"{plan['preset']}-tests.csv", result)
+    return result
 
 
 def plans_of(store: Store) -> list[Mapping[str, Any]]:
@@ -127,54 +127,58 @@ def measured_again(store: Store, key: str) -> dict[str, float]:
     return {name: getattr(scores, name) for name in FIRST}
 
 
-def check_records(plan: Mapping[str, Any], store: Store, found: Audit) -> None:
+def check_records(plan: Mapping[str, Any], store: Store, result: Audit) -> None:
     for key in sorted(store.finished() & set(plan["cells"])):
         again, printed = measured_again(store, key), store.record(key).result["test"]
         for name, value in again.items():
             if (
                 name in printed and value == value
             ):  # scores that a later version added, and those of nothing, are not there
-                found.hold(f"record {key}, {name}", printed[name], value)
+                result.hold(f"record {key}, {name}", printed[name], value)
 
 
-def check_runs(plan: Mapping[str, Any], store: Store, file: Path, found: Audit) -> None:
+def check_runs(plan: Mapping[str, Any], store: Store, file: Path, result: Audit) -> None:
     """Every line of NAME-runs.csv that the archive has."""
     if not file.exists():
-        found.wrong.append(f"{file} is not there")
+        result.wrong.append(f"{file} is not there")
         return
     with file.open(encoding="utf-8") as stream:
         lines = list(csv.DictReader(stream))
     axes = list(lines[0])[: list(lines[0]).index("method")]
     printed = {(*(line[a] for a in axes), line["method"], line["split"], line["seed"]): line for line in lines}
-    for place, methods in complete_rows(plan, store):
+    for axis_values, methods in complete_rows(plan, store):
         for method, keys in methods.items():
             for key in keys:
                 split, seed = store.record(key).spec["run"]
-                line = printed.get((*(str(place[a]) for a in axes), method, str(split), str(seed)))
+                line = printed.get((*(str(axis_values[a]) for a in axes), method, str(split), str(seed)))
                 if line is None:
-                    found.wrong.append(f"{file.name}: no line for {dict(place)}, {method}, split {split}, seed {seed}")
+                    result.wrong.append(
+                        f"{file.name}: no line for {dict(axis_values)}, {method}, split {split}, seed {seed}"
+                    )
                     continue
                 again = measured_again(store, key)
                 for name in (name for name in FIRST if name in line):
-                    found.hold(
-                        f"{file.name}: {dict(place)}, {method}, seed {seed}, {name}", float(line[name]), again[name]
+                    result.hold(
+                        f"{file.name}: {dict(axis_values)}, {method}, seed {seed}, {name}",
+                        float(line[name]),
+                        again[name],
                     )
 
 
 def paired_tests(plan: Mapping[str, Any], store: Store) -> list[dict[str, str]]:
     """Each method of each row against the row's best, by every tested metric; p-values corrected for all pairs."""
     lines = []
-    for place, methods in complete_rows(plan, store):
+    for axis_values, methods in complete_rows(plan, store):
         for metric in TESTED if len(methods) > 1 else ():
             best, others = best_of(methods, store, metric)
-            where = {axis: str(value) for axis, value in place.items()}
+            where = {axis: str(value) for axis, value in axis_values.items()}
             for method, gap in others.items():
                 values = (metric, method, best, f"{gap.value:.6f}", f"{gap.p:.6f}")
                 lines.append({**where, **dict(zip(HEADER, values))})
     return lines
 
 
-def check_tests(plan: Mapping[str, Any], store: Store, file: Path, found: Audit) -> None:
+def check_tests(plan: Mapping[str, Any], store: Store, file: Path, result: Audit) -> None:
     if not file.exists():
         return
     with file.open(encoding="utf-8") as stream:
@@ -186,7 +190,7 @@ def check_tests(plan: Mapping[str, Any], store: Store, file: Path, found: Audit)
         there = printed.get(name)
         for column, within in (("difference", ROUNDING), ("p", P_ROUNDING)):
             value = float(there[column]) if there else None
-            found.hold(f"{file.name}: {', '.join(name)}, {column}", value, float(line[column]), within)
+            result.hold(f"{file.name}: {', '.join(name)}, {column}", value, float(line[column]), within)
 
 
 def csv_of_tests(plan: Mapping[str, Any], store: Store) -> str:

@@ -29,21 +29,21 @@ from graphcal.metrics.names import metric_of
 
 def summary_blocks(table: Table) -> list[Block]:
     """Nothing where the preset asks for no summary or nothing is finished."""
-    asked = table.preset.summary
-    if not asked or not any(entry.records for row in table.rows for entry in row.entries.values()):
+    summary = table.preset.summary
+    if not summary or not any(entry.records for row in table.rows for entry in row.entries.values()):
         return []
-    by = asked.get("by", "")
-    values = list(dict.fromkeys(row.place[by] for row in table.rows)) if by else []
+    by = summary.get("by", "")
+    values = list(dict.fromkeys(row.axis_values[by] for row in table.rows)) if by else []
     sections: list[tuple[str, Sequence[Row]]] = [("Over all graphs", table.rows)]
     if len(values) > 1:
-        sections += [(f"{by} {value}", [row for row in table.rows if row.place[by] == value]) for value in values]
+        sections += [(f"{by} {value}", [row for row in table.rows if row.axis_values[by] == value]) for value in values]
     blocks: list[Block] = []
     for title, rows in sections:
         blocks += [Heading(2, title), _means(table, rows), *_compared(table, rows)]
-    own = table.preset.title_of(table.preset.own)
+    main_method = table.preset.title_of(table.preset.main_method)
     text = (
         "Means: over the graphs that a method has, percent where a metric is a share. Below each: "
-        f"{own} minus the method, mean over graphs on the runs both have; graphs in which it is better / worse; "
+        f"{main_method} minus the method, mean over graphs on the runs both have; graphs in which it is better / worse; "
         f"p of the exact sign-change test over graphs, Holm over the methods; ✓ better, ✗ worse at {LEVEL:.0%}."
     )
     return [*blocks, paragraph(text)]
@@ -65,34 +65,38 @@ def _own_means(entry: Entry | None, metrics: Sequence[str]) -> list[float] | Non
 
 
 def _compared(table: Table, rows: Sequence[Row]) -> list[Block]:
-    asked, own = table.preset.summary, table.preset.own
-    part: Mapping[str, Any] = asked.get("where", {})
-    rivals = [m for m in table.methods if m != own]
-    found: dict[str, dict[str, dict[str, float]]] = {m: {} for m in rivals}  # rival -> metric -> graph -> difference
+    summary, main_method = table.preset.summary, table.preset.main_method
+    part: Mapping[str, Any] = summary.get("where", {})
+    rivals = [m for m in table.methods if m != main_method]
+    differences: dict[str, dict[str, dict[str, float]]] = {
+        m: {} for m in rivals
+    }  # rival -> metric -> graph -> difference
     for m in rivals:
-        for metric in asked["tested"]:
+        for metric in summary["tested"]:
             by_graph = _by_graph(
-                rows, lambda row, m=m, metric=metric: _gap(row.entries.get(own), row.entries.get(m), metric)
+                rows, lambda row, m=m, metric=metric: _gap(row.entries.get(main_method), row.entries.get(m), metric)
             )
-            found[m][metric] = {graph: values[0] for graph, values in by_graph.items()}
-    rivals = [m for m in rivals if found[m][asked["tested"][0]]]
+            differences[m][metric] = {graph: values[0] for graph, values in by_graph.items()}
+    rivals = [m for m in rivals if differences[m][summary["tested"][0]]]
     if not rivals:
         return []
-    header, columns = [f"{table.preset.title_of(own)} minus", "graphs"], []
-    for metric in asked["tested"]:
+    header, columns = [f"{table.preset.title_of(main_method)} minus", "graphs"], []
+    for metric in summary["tested"]:
         cost = metric_of(metric).cost
-        p = holm([over_graphs(list(found[m][metric].values())) for m in rivals])
+        p = holm([over_graphs(list(differences[m][metric].values())) for m in rivals])
         header += [metric_of(metric).title, "better / worse", "p"]
         column = []
         for m, chance in zip(rivals, p):
-            gaps = found[m][metric]
+            gaps = differences[m][metric]
             mean = fmean(gaps.values())
             mark = "" if chance > LEVEL else " ✓" if cost(mean) < 0 else " ✗"
             column.append([number(mean, metric, "+") + mark, _counts(gaps, metric), f"{chance:.3f}"])
         columns.append(column)
         if part:
-            header += [f"{metric_of(metric).title}, {asked['part']}", "better / worse"]
-            inside = [{g: v for g, v in found[m][metric].items() if matches(part, {"dataset": g})} for m in rivals]
+            header += [f"{metric_of(metric).title}, {summary['part']}", "better / worse"]
+            inside = [
+                {g: v for g, v in differences[m][metric].items() if matches(part, {"dataset": g})} for m in rivals
+            ]
             columns.append(
                 [[number(fmean(g.values()), metric, "+"), _counts(g, metric)] if g else ["", ""] for g in inside]
             )
@@ -100,7 +104,7 @@ def _compared(table: Table, rows: Sequence[Row]) -> list[Block]:
         cells(
             [
                 table.preset.title_of(m),
-                str(len(found[m][asked["tested"][0]])),
+                str(len(differences[m][summary["tested"][0]])),
                 *(w for column in columns for w in column[k]),
             ]
         )
@@ -125,7 +129,7 @@ def _by_graph(rows: Sequence[Row], of: Any) -> dict[str, list[float]]:
     for row in rows:
         values = of(row)
         if values is not None:
-            graphs.setdefault(str(row.place["dataset"]), []).append(values)
+            graphs.setdefault(str(row.axis_values["dataset"]), []).append(values)
     return {graph: [fmean(column) for column in zip(*lines)] for graph, lines in graphs.items()}
 
 
@@ -144,7 +148,7 @@ def list_blocks(table: Table, notes: Footnotes) -> list[Block]:
             [Text(table.preset.title_of(m), "", notes.refer(e.remarks)), *_values(e, notes, bool(reference))]
             for m, e in row.entries.items()
         ]
-        blocks += [Heading(2, ", ".join(str(value) for value in row.place.values())), Grid(header, body)]
+        blocks += [Heading(2, ", ".join(str(value) for value in row.axis_values.values())), Grid(header, body)]
     legend = (
         "Mean ± sd over runs, test nodes of the protocol; 'all': every node outside training and validation. "
         "Accuracy, ECE, floor and excess in percent. 'changed': test predictions that calibration changed."
@@ -215,9 +219,9 @@ def _over_all_rows(table: Table) -> list[Block]:
 
 def _over_graphs(table: Table) -> list[Block]:
     """The preset's own method against its rivals, over all graphs that both have."""
-    own = table.preset.own
+    main_method = table.preset.main_method
     gaps = {
-        m: [_gaps_by_graph(table, own, m, *measure) for measure in OVER_GRAPHS]
+        m: [_gaps_by_graph(table, main_method, m, *measure) for measure in OVER_GRAPHS]
         for m in table.preset.rivals
         if m in table.methods
     }
@@ -226,14 +230,14 @@ def _over_graphs(table: Table) -> list[Block]:
         return []
     p = [holm([over_graphs(measures[k]) for measures in gaps.values()]) for k in range(len(OVER_GRAPHS))]
     body = []
-    for place, (m, measures) in enumerate(gaps.items()):
+    for index, (m, measures) in enumerate(gaps.items()):
         line = [table.preset.title_of(m), str(len(measures[0]))]
         for k, (metric, _) in enumerate(OVER_GRAPHS):
-            mean, chance = sum(measures[k]) / len(measures[k]), p[k][place]
+            mean, chance = sum(measures[k]) / len(measures[k]), p[k][index]
             mark = "" if chance > LEVEL else _mark(mean)
             line += [number(mean, metric, "+") + mark, f"{chance:.3f}"]
         body.append(cells(line))
-    title = table.preset.title_of(own)
+    title = table.preset.title_of(main_method)
     header = ["minus", "graphs", "excess", "p", "NLL", "p", "excess all", "p", "NLL all", "p"]
     text = (
         f"{title} minus each rival, mean over graphs (the rows of one graph are averaged first: they share test nodes). "
@@ -249,7 +253,7 @@ def _gaps_by_graph(table: Table, a: str, b: str, metric: str, where: str) -> lis
         ours, theirs = row.entries.get(a), row.entries.get(b)
         if ours is not None and theirs is not None and ours.records and theirs.records:
             gap = ours.mean(metric, where) - theirs.mean(metric, where)
-            graphs.setdefault(str(row.place["dataset"]), []).append(gap)
+            graphs.setdefault(str(row.axis_values["dataset"]), []).append(gap)
     return [sum(gaps) / len(gaps) for gaps in graphs.values()]
 
 
@@ -261,7 +265,7 @@ def table_blocks(table: Table) -> list[Block]:
     """Everything that is the same on every run: no seconds."""
     notes = Footnotes()
     body = list_blocks(table, notes) if table.preset.kind == "list" else _grid_blocks(table, notes)
-    same = ", ".join(f"{axis_title(n)} {v}" for n, v in table.rows[0].place.items() if n not in table.axes)
+    same = ", ".join(f"{axis_title(n)} {v}" for n, v in table.rows[0].axis_values.items() if n not in table.axes)
     about = f"Source: {table.preset.source}. {table.preset.caption}".strip() + (f" Everywhere: {same}." if same else "")
     blocks = [Heading(1, table.preset.title), paragraph(about), *summary_blocks(table), *body, *_rank_blocks(table)]
     return [*blocks, Notes(notes.lines)] if notes.lines else blocks
@@ -272,7 +276,7 @@ def axis_title(name: str) -> str:
 
 
 def axis_cells(table: Table, row: Row) -> list[str]:
-    return [str(row.place[name]) for name in table.axes]
+    return [str(row.axis_values[name]) for name in table.axes]
 
 
 def _grid_blocks(table: Table, notes: Footnotes) -> list[Block]:

@@ -186,19 +186,21 @@ class Filter:
     @classmethod
     def parse(cls, text: str, preset: Preset) -> Filter:
         """From ``dataset=cora,citeseer,calibrator=ts``: a value without a name belongs to the name before it."""
-        known: dict[str, list[str] | None] = {name: [str(v) for v in values] for name, values in preset.axes.items()}
-        known["method"] = list(preset.methods)
-        known["calibrator"] = sorted({str(method["calibrator"]) for method in preset.methods.values()})
-        known |= {"seed": None, "split": None}
+        values_by_name: dict[str, list[str] | None] = {
+            name: [str(v) for v in values] for name, values in preset.axes.items()
+        }
+        values_by_name["method"] = list(preset.methods)
+        values_by_name["calibrator"] = sorted({str(method["calibrator"]) for method in preset.methods.values()})
+        values_by_name |= {"seed": None, "split": None}
         wanted: dict[str, set[str]] = {}
         name = ""
         for part in filter(None, (piece.strip() for piece in text.split(","))):
             before, equals, value = part.rpartition("=")
             name = before.strip() if equals else name
             value = value.strip()
-            if name not in known:
-                raise ValueError(f"--only takes NAME=VALUE with NAME among {', '.join(known)}; got {part!r}")
-            choices = known[name]
+            if name not in values_by_name:
+                raise ValueError(f"--only takes NAME=VALUE with NAME among {', '.join(values_by_name)}; got {part!r}")
+            choices = values_by_name[name]
             if choices is not None and value not in choices:
                 raise ValueError(f"--only {name}={value}: {preset.name} has {name} {', '.join(choices)}")
             wanted.setdefault(name, set()).add(value)

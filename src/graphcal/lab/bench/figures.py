@@ -47,43 +47,43 @@ def sweep(table: Table) -> Figure | None:
             graphs.setdefault(row_name(table, row, [x]), []).append(row)
     if not graphs:
         return None
-    graphs = {name: sorted(rows, key=lambda row: float(row.place[x])) for name, rows in graphs.items()}
+    graphs = {name: sorted(rows, key=lambda row: float(row.axis_values[x])) for name, rows in graphs.items()}
     return _differences(table, graphs) if "against" in table.preset.figure else _values(table, graphs)
 
 
 def _values(table: Table, graphs: Mapping[str, Sequence[Row]]) -> Figure:
     """Metrics over an axis: one line per method with bars of one sd, a panel per graph and metric, the same y for all graphs."""
-    asked = table.preset.figure
-    x, metrics = asked["x"], asked["metrics"]
+    settings = table.preset.figure
+    x, metrics = settings["x"], settings["metrics"]
     across = [(name, rows, metric) for name, rows in graphs.items() for metric in metrics]
-    groups: Mapping[str, Sequence[str]] = asked.get("groups", {"": table.methods})
+    groups: Mapping[str, Sequence[str]] = settings.get("groups", {"": table.methods})
     figure = blank(2.75 * len(across) + 0.3, 2.3 * len(groups) + 0.3)
     axes = figure.subplots(len(groups), len(across), squeeze=False, sharey=len(metrics) == 1, sharex="col")
-    for line, (said, methods) in enumerate(groups.items()):
+    for line, (group, methods) in enumerate(groups.items()):
         for number, (name, rows, metric) in enumerate(across):
             ax = axes[line][number]
             ax.set_ylim(*_limits(table, across, metric))
             _sweep_panel(table, methods, rows, metric, ax)
             title = name if len(graphs) > 1 else metric_of(metric).title
-            letter(ax, line * len(across) + number, f"{title}, {said}" if said else title)
-            ax.set_xlabel(asked.get("label", x) if line == len(groups) - 1 else "")
+            letter(ax, line * len(across) + number, f"{title}, {group}" if group else title)
+            ax.set_xlabel(settings.get("label", x) if line == len(groups) - 1 else "")
             ax.set_ylabel(metric_of(metric).heading if number == 0 or len(metrics) > 1 else "")
     return figure
 
 
 def _sweep_panel(table: Table, methods: Sequence[str], rows: Sequence[Row], metric: str, ax: Axes) -> None:
     """The curves of some methods on one graph; the floor where the metric has one, and the range that is shaded."""
-    asked = table.preset.figure
-    if asked.get("scale"):
-        ax.set_xscale(asked["scale"], **({"linthresh": asked["linear"]} if "linear" in asked else {}))
-    if "range" in asked:
-        ax.axvspan(*asked["range"], color="#888888", alpha=0.12, linewidth=0)
-    if "ticks" in asked:
-        ax.set_xticks(asked["ticks"], [short_number(tick) for tick in asked["ticks"]])
+    settings = table.preset.figure
+    if settings.get("scale"):
+        ax.set_xscale(settings["scale"], **({"linthresh": settings["linear"]} if "linear" in settings else {}))
+    if "range" in settings:
+        ax.axvspan(*settings["range"], color="#888888", alpha=0.12, linewidth=0)
+    if "ticks" in settings:
+        ax.set_xticks(settings["ticks"], [short_number(tick) for tick in settings["ticks"]])
         ax.tick_params(axis="x", which="minor", bottom=False)
     floors = [[row.entries[m].mean("ece_floor") for m in methods if row.entries[m].records] for row in rows]
     floor = [statistics.fmean(those) for those in floors] if metric == "ece" and all(floors) else []
-    values = [float(row.place[asked["x"]]) for row in rows]
+    values = [float(row.axis_values[settings["x"]]) for row in rows]
     draw_curves(values, _curves(table, methods, rows, metric), ax, floor)
 
 
@@ -121,30 +121,30 @@ def _limits(table: Table, across: Sequence[tuple[str, Sequence[Row], str]], metr
 
 def _differences(table: Table, graphs: Mapping[str, Sequence[Row]]) -> Figure:
     """How far the methods are from one of them, by graph, and their means over the graphs that have all values of x."""
-    asked = table.preset.figure
-    metric = asked["metrics"][0]
-    found = {name: _distances(table, rows, metric) for name, rows in graphs.items()}
-    places = sorted({x for by_method in found.values() for points in by_method.values() for x in points})
+    settings = table.preset.figure
+    metric = settings["metrics"][0]
+    distances = {name: _distances(table, rows, metric) for name, rows in graphs.items()}
+    places = sorted({x for by_method in distances.values() for points in by_method.values() for x in points})
     mean: dict[str, dict[float, float]] = {}
     for m in table.methods:
-        at = {x: [f[m][x] for f in found.values() if x in f.get(m, {})] for x in places}
+        at = {x: [f[m][x] for f in distances.values() if x in f.get(m, {})] for x in places}
         mean[m] = {x: statistics.fmean(values) for x, values in at.items() if values}
-    shown = {f"mean of {len(found)} graphs": mean, **found}
+    shown = {f"mean of {len(distances)} graphs": mean, **distances}
     lines = -(-len(shown) // COLUMNS)
     figure = blank(2.3 * COLUMNS, 1.75 * lines + 0.5)
     axes = figure.subplots(lines, COLUMNS, squeeze=False, sharex=True, sharey=True).flat
-    bright = {m: table.preset.title_of(m) for m in asked["bright"] if m in table.methods}
+    bright = {m: table.preset.title_of(m) for m in settings["bright"] if m in table.methods}
     for number, (ax, (name, curves)) in enumerate(zip(axes, shown.items())):
         draw_differences(curves, bright, ax)
-        ax.set_xscale(asked.get("scale", "linear"))
-        ax.set_ylim(*asked["limits"])
+        ax.set_xscale(settings.get("scale", "linear"))
+        ax.set_ylim(*settings["limits"])
         ax.set_xticks(places, [short_number(x) for x in places], rotation=60)
         ax.tick_params(axis="x", which="minor", bottom=False)
         letter(ax, number, name)
     for ax in list(axes)[len(shown) :]:
         ax.set_axis_off()
-    figure.supxlabel(asked.get("label", asked["x"]), fontsize="medium")
-    other = table.preset.title_of(asked["against"])
+    figure.supxlabel(settings.get("label", settings["x"]), fontsize="medium")
+    other = table.preset.title_of(settings["against"])
     figure.supylabel(f"{metric_of(metric).title} minus that of {other}", fontsize="medium")
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
@@ -154,19 +154,19 @@ def _differences(table: Table, graphs: Mapping[str, Sequence[Row]]) -> Figure:
 def _distances(table: Table, rows: Sequence[Row], metric: str) -> dict[str, dict[float, float]]:
     """Method -> value of x -> mean difference from the method ``against``, over the runs that both have."""
     x, other = table.preset.figure["x"], table.preset.figure["against"]
-    found: dict[str, dict[float, float]] = {}
+    distances: dict[str, dict[float, float]] = {}
     for row in rows:
         for m in [m for m in row.entries if m != other and other in row.entries]:
             both = row.entries[m].minus(row.entries[other], metric)
             if both:
-                found.setdefault(m, {})[float(row.place[x])] = statistics.fmean(both)
-    return found
+                distances.setdefault(m, {})[float(row.axis_values[x])] = statistics.fmean(both)
+    return distances
 
 
 def row_name(table: Table, row: Row, without: Sequence[str] = ()) -> str:
     """What a row is called: the axes that vary."""
     shown = [n for n in table.axes if n not in without] or ["dataset"]
-    return ", ".join(str(row.place[n]) for n in shown)
+    return ", ".join(str(row.axis_values[n]) for n in shown)
 
 
 def short_number(value: float) -> str:
@@ -221,8 +221,8 @@ def _diagrams(table: Table) -> dict[str, list[tuple[str, Entry]]]:
         line = lines.setdefault(row_name(table, row, [across] if across else []), [])
         for method, entry in row.entries.items():
             short = table.preset.figure.get("names", {})
-            own = short.get(method, table.preset.title_of(method))
-            title = f"{across} {short_number(row.place[across])}" if across else own
+            label = short.get(method, table.preset.title_of(method))
+            title = f"{across} {short_number(row.axis_values[across])}" if across else label
             if entry.records:
                 line.append((title, entry))
     return {name: line for name, line in lines.items() if line}
@@ -239,10 +239,10 @@ def _grid_of(
     figure = blank(1.95 * columns + 0.5, height * len(lines) + 0.5)
     axes = figure.subplots(len(lines), columns, squeeze=False, sharex=True, sharey=True)
     used: list[Axes] = []
-    for number, (place, (name, line)) in enumerate(zip(axes, lines.items())):
-        for ax in place[len(line) :]:
+    for number, (row_axes, (name, line)) in enumerate(zip(axes, lines.items())):
+        for ax in row_axes[len(line) :]:
             ax.set_visible(False)
-        for ax, (title, entry) in zip(place, line):
+        for ax, (title, entry) in zip(row_axes, line):
             draw(reliability_of(entry), ax)
             letter(ax, len(used), title if number == 0 else "")
             words = f"ECE {entry.mean('ece'):.1f} ± {entry.sd('ece'):.1f}\nfloor {entry.mean('ece_floor'):.1f}"
@@ -251,10 +251,10 @@ def _grid_of(
                 x, y, words, transform=ax.transAxes, ha="right" if lower_right else "left", fontsize=7, linespacing=1.35
             )
             ax.set_xlabel("confidence" if number == len(lines) - 1 else "")
-            if ax is not place[0]:
+            if ax is not row_axes[0]:
                 ax.set_ylabel("")
             used.append(ax)
-        place[0].set_ylabel(f"{name}\n\n{place[0].get_ylabel()}")
+        row_axes[0].set_ylabel(f"{name}\n\n{row_axes[0].get_ylabel()}")
     return figure, used
 
 
@@ -328,16 +328,16 @@ def _rank_diagram(table: Table) -> Figure | None:
 
     if table.ranks is None:
         return None
-    found = table.ranks
+    distances = table.ranks
     named = Ranks(
-        tuple(table.preset.title_of(m) for m in found.names),
-        found.mean,
-        found.critical_difference,
-        found.p,
-        found.tasks,
+        tuple(table.preset.title_of(m) for m in distances.names),
+        distances.mean,
+        distances.critical_difference,
+        distances.p,
+        distances.tasks,
     )
     figure, axes = panels(1, 1, 2.5 * HEIGHT)
     draw_ranks(named, axes[0][0])
     title = metric_of(table.preset.metric).title
-    axes[0][0].set_title(f"{title}: mean ranks over {found.tasks} graphs", fontsize="small")
+    axes[0][0].set_title(f"{title}: mean ranks over {distances.tasks} graphs", fontsize="small")
     return figure

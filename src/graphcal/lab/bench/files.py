@@ -88,7 +88,7 @@ def csv_text(header: Sequence[str], body: Iterable[Sequence[Any]]) -> str:
 
 def csv_of_methods(table: Table) -> str:
     """One line per method in each row: mean and sd of every metric, and the published value."""
-    names = list(table.rows[0].place)
+    names = list(table.rows[0].axis_values)
     values = [f"{where}{m}_{part}" for where in ("", "all_") for m in EXPORTED for part in ("mean", "sd")]
     published = ("published_mean", "published_sd", "differs", "best", "missing")
     header = [*names, "method", "title", "runs", *values, *published]
@@ -106,7 +106,7 @@ def csv_of_methods(table: Table) -> str:
             paper = [f"{v:.2f}" for v in entry.published] if entry.published else ["", ""]
             differs = int(entry.differs(table.preset.metric))
             body.append(
-                [*(row.place[n] for n in names), method, table.preset.title_of(method), len(entry.records), *numbers,
+                [*(row.axis_values[n] for n in names), method, table.preset.title_of(method), len(entry.records), *numbers,
                  *paper, differs, int(entry.best), entry.missing]
             )  # fmt: skip
     return csv_text(header, body)
@@ -114,22 +114,24 @@ def csv_of_methods(table: Table) -> str:
 
 def csv_of_runs(table: Table) -> str:
     """One line per run."""
-    names = list(table.rows[0].place)
+    names = list(table.rows[0].axis_values)
     header = [*names, "method", "split", "seed", *EXPORTED, *(f"all_{m}" for m in EXPORTED), "changed"]
     body: list[list[Any]] = []
     for row in table.rows:
         for method, entry in row.entries.items():
             for record in entry.records:
                 split, seed = record.spec["run"]
-                found = [record.result[where].get(m) for where in ("test", "unlabelled") for m in EXPORTED]
-                numbers = ["" if value is None else f"{value:.6f}" for value in found]
-                body.append([*(row.place[n] for n in names), method, split, seed, *numbers, record.result["changed"]])
+                groups = [record.result[where].get(m) for where in ("test", "unlabelled") for m in EXPORTED]
+                numbers = ["" if value is None else f"{value:.6f}" for value in groups]
+                body.append(
+                    [*(row.axis_values[n] for n in names), method, split, seed, *numbers, record.result["changed"]]
+                )
     return csv_text(header, body)
 
 
 def csv_of_bins(table: Table) -> str:
     """One line per bin: its nodes, their mean confidence, and how many were right; means over runs."""
-    names = list(table.rows[0].place)
+    names = list(table.rows[0].axis_values)
     body: list[list[Any]] = []
     for row in table.rows:
         for method, entry in row.entries.items():
@@ -137,15 +139,15 @@ def csv_of_bins(table: Table) -> str:
             for k in range(len(rel.count) if rel else 0):
                 assert rel is not None
                 numbers = [rel.edges[k], rel.edges[k + 1], rel.count[k], rel.conf_sum[k], rel.right_sum[k]]
-                body.append([*(row.place[n] for n in names), method, *(f"{float(x):.6f}" for x in numbers)])
+                body.append([*(row.axis_values[n] for n in names), method, *(f"{float(x):.6f}" for x in numbers)])
     return csv_text([*names, "method", "low", "high", "nodes", "confidence_sum", "right"], body)
 
 
 def csv_of_seconds(table: Table) -> str:
     """Mean seconds of one core for one run, by method."""
-    names = list(table.rows[0].place)
+    names = list(table.rows[0].axis_values)
     body = [
-        [*(row.place[n] for n in names), method, *(f"{entry.seconds(part):.4f}" for part in PARTS)]
+        [*(row.axis_values[n] for n in names), method, *(f"{entry.seconds(part):.4f}" for part in PARTS)]
         for row in table.rows
         for method, entry in row.entries.items()
         if entry.records
@@ -204,18 +206,18 @@ def read_table(folder: Path, preset: Preset) -> Table:
     )
     rows = []
     for texts, lines in runs.items():
-        place = {axis: _value(text, preset.axes[axis]) for axis, text in zip(axes, texts)}
-        if None in place.values():
+        axis_values = {axis: _value(text, preset.axes[axis]) for axis, text in zip(axes, texts)}
+        if None in axis_values.values():
             continue
         methods, drawn, spent = (_by_method(part.get(texts, [])) for part in ({texts: lines}, bins, seconds))
         entries = {}
         for method in (m for m in preset.methods if m in methods):
             more = {"bins": _bins(drawn[method])} if method in drawn else {}
             records = tuple(_record(line, more, spent.get(method, [{}])[0]) for line in methods[method])
-            entries[method] = Entry(records, (), len(records), *printed(preset, place, method))
-        entries |= {blank.method: empty(preset, blank) for blank in blanks(preset) if blank.row == place}
+            entries[method] = Entry(records, (), len(records), *printed(preset, axis_values, method))
+        entries |= {blank.method: empty(preset, blank) for blank in blanks(preset) if blank.row == axis_values}
         marked = with_marks(preset, entries, _tests(tests.get(texts, []), marked_metrics(preset)))
-        rows.append(Row(place, {m: marked[m] for m in preset.methods if m in marked}, same_nodes=texts in tests))
+        rows.append(Row(axis_values, {m: marked[m] for m in preset.methods if m in marked}, same_nodes=texts in tests))
     return Table(preset, tuple(rows), None)
 
 
@@ -233,19 +235,19 @@ def place_of(line: Mapping[str, Any], axes: Sequence[str]) -> Place:
 
 
 def _by_place(path: Path, axes: Sequence[str]) -> dict[Place, list[Line]]:
-    found: dict[Place, list[Line]] = {}
+    groups: dict[Place, list[Line]] = {}
     for line in read_lines(path):
         if missing := [axis for axis in axes if axis not in line]:
             raise ValueError(f"{path} has no column {', '.join(missing)}: its rows are not those of this preset")
-        found.setdefault(place_of(line, axes), []).append(line)
-    return found
+        groups.setdefault(place_of(line, axes), []).append(line)
+    return groups
 
 
 def _by_method(lines: Sequence[Line]) -> dict[str, list[Line]]:
-    found: dict[str, list[Line]] = {}
+    groups: dict[str, list[Line]] = {}
     for line in lines:
-        found.setdefault(line["method"], []).append(line)
-    return found
+        groups.setdefault(line["method"], []).append(line)
+    return groups
 
 
 def _record(line: Line, more: Mapping[str, Any], spent: Line) -> Record:
@@ -259,11 +261,11 @@ def _record(line: Line, more: Mapping[str, Any], spent: Line) -> Record:
 
 def _tests(lines: Sequence[Line], metrics: Sequence[str]) -> dict[str, tuple[str, dict[str, Difference]]]:
     """For each metric the row's best method, and every other one minus it."""
-    found: dict[str, tuple[str, dict[str, Difference]]] = {}
+    groups: dict[str, tuple[str, dict[str, Difference]]] = {}
     for line in (line for line in lines if line["metric"] in metrics):
-        _, others = found.setdefault(line["metric"], (line["best"], {}))
+        _, others = groups.setdefault(line["metric"], (line["best"], {}))
         others[line["method"]] = Difference(float(line["difference"]), float(line["p"]))
-    return found
+    return groups
 
 
 def _bins(lines: Sequence[Line]) -> dict[str, list[float]]:

@@ -90,8 +90,8 @@ def _values(entry: Mapping[str, Any], tables: Mapping[str, Any]) -> Iterator[Fou
     for keys, row in rows_of(tables[table], len(tables["axes"][table])):
         printed |= row.keys()
         values = {method: row[column] for method, column in columns.items() if column in row}
-        place = _where(dict(zip(tables["axes"][table], keys)), entry)
-        yield {"where": place, "values": values, **({"every": row[every]} if every in row else {})}
+        axis_values = _where(dict(zip(tables["axes"][table], keys)), entry)
+        yield {"where": axis_values, "values": values, **({"every": row[every]} if every in row else {})}
     unknown = {*columns.values(), *([every] if every else [])} - printed
     if unknown:
         raise ValueError(f"published table {table!r} has no column {', '.join(sorted(unknown))}")
@@ -151,7 +151,7 @@ class Preset:
     metric: str = "ece"
     beside: Sequence[str] = ()  # metrics that have a grid of their own below; ``all_ece``: on all unlabelled nodes
     against: str = ""  # the method every other one is compared with in a list
-    own: str = ""  # the method that is compared with its ``rivals`` over all graphs of a list
+    main_method: str = ""  # the method that is compared with its ``rivals`` over all graphs of a list
     rivals: Sequence[str] = ()
     caption: str = ""
     rules: Sequence[Mapping[str, Any]] = ()
@@ -173,13 +173,13 @@ def preset_titles() -> dict[str, str]:
 
 def read_preset(name: str) -> Preset:
     """The installed preset of that name, or the one in a file of your own whose name ends with ``.toml``."""
-    known = preset_titles()
+    available = preset_titles()
     if not name.endswith(".toml"):
-        if name not in known:
-            raise ValueError(f"unknown preset {name!r}; {_choices(known)}")
+        if name not in available:
+            raise ValueError(f"unknown preset {name!r}; {_choices(available)}")
         return build_preset(name, _merged(_installed()[name]))
     path = Path(name)
-    if path.stem in known:
+    if path.stem in available:
         raise ValueError(f"{path} has the name of an installed preset, and would replace its tables: rename it")
     with reading(path, "a sound preset"):
         text = _merged(path)
@@ -206,7 +206,7 @@ def build_preset(name: str, text: Mapping[str, Any]) -> Preset:
         metric=text.get("metric", "ece"),
         beside=tuple(text.get("beside", ())),
         against=text.get("against", ""),
-        own=text.get("own", ""),
+        main_method=text.get("own", ""),
         rivals=tuple(text.get("rivals", ())),
         caption=text.get("caption", ""),
         rules=text.get("set", ()),
@@ -233,9 +233,9 @@ FIGURE = (
 
 def _check_kinds(name: str, text: Mapping[str, Any]) -> None:
     """Each key holds what it must, and no more than can be computed."""
-    for key, (kind, said) in KINDS.items():
+    for key, (kind, expected) in KINDS.items():
         if key in text and not isinstance(text[key], kind):
-            raise ValueError(f"preset {name!r}: {key} must be {said}; got {text[key]!r}")
+            raise ValueError(f"preset {name!r}: {key} must be {expected}; got {text[key]!r}")
     unknown = [key for key in text.get("figure", {}) if key not in FIGURE]
     if unknown:
         raise ValueError(f"preset {name!r}: [figure] has no {', '.join(unknown)}; it may have {', '.join(FIGURE)}")
@@ -271,12 +271,12 @@ def _methods(preset: str, wanted: Sequence[str] | str, defined: Mapping[str, Any
         points = announced("calibrator")
         baselines = sorted(name for name in points if points[name].module == "graphcal.lab.baselines")
         return {**{name: {"title": name, "calibrator": name} for name in (*CALIBRATORS.builtin, *baselines)}, **others}
-    known = {**{name: {"calibrator": name} for name in CALIBRATORS}, **defined}
-    missing = [method for method in wanted if method not in known]
+    available = {**{name: {"calibrator": name} for name in CALIBRATORS}, **defined}
+    missing = [method for method in wanted if method not in available]
     if missing:
         named = ", ".join(method + taken_out("calibrator", method) for method in missing)
-        raise ValueError(f"preset {preset!r} names the methods {named}; known are {', '.join(known)}")
-    return {method: known[method] for method in wanted}
+        raise ValueError(f"preset {preset!r} names the methods {named}; known are {', '.join(available)}")
+    return {method: available[method] for method in wanted}
 
 
 # ---------------------------------------------------------------------------------------------------------------- reading
@@ -294,9 +294,13 @@ def _installed() -> dict[str, Path]:
     return files
 
 
-def _choices(known: Mapping[str, str]) -> str:
-    own = "a file of your own that ends with .toml"
-    return f"choose one of {', '.join(known)}, or {own}" if known else f"no preset is installed: give {own}"
+def _choices(available: Mapping[str, str]) -> str:
+    main_method = "a file of your own that ends with .toml"
+    return (
+        f"choose one of {', '.join(available)}, or {main_method}"
+        if available
+        else f"no preset is installed: give {main_method}"
+    )
 
 
 def _toml(path: Path) -> dict[str, Any]:
@@ -310,11 +314,11 @@ def _toml(path: Path) -> dict[str, Any]:
 
 def _merged(path: Path) -> dict[str, Any]:
     """A file on top of the one it extends."""
-    own = _toml(path)
-    if "extends" not in own:
-        return own
-    whole = _merged(_extended(path, own.pop("extends")))
-    for key, value in own.items():
+    main_method = _toml(path)
+    if "extends" not in main_method:
+        return main_method
+    whole = _merged(_extended(path, main_method.pop("extends")))
+    for key, value in main_method.items():
         if key in ("base", "reasons", "define"):
             whole[key] = {**whole.get(key, {}), **value}
         elif key == "set":

@@ -67,7 +67,7 @@ def kept_rows(table: Table, folder: Path) -> list[Row]:
 
 
 def _place(row: Row) -> Place:
-    return place_of(row.place, list(row.place))
+    return place_of(row.axis_values, list(row.axis_values))
 
 
 def _order(table: Table) -> list[Place]:
@@ -79,22 +79,22 @@ def _put_together(table: Table, kept: Sequence[Row]) -> Table:
     if not kept:
         return table
     rows = {_place(row): row for row in (*table.rows, *kept)}  # of the same place, the one that is kept
-    together = tuple(rows[place] for place in _order(table) if place in rows)
+    together = tuple(rows[row_key] for row_key in _order(table) if row_key in rows)
     return Table(table.preset, together, ranks_over_graphs(table.preset, together))
 
 
 def _merged(file: Path, text: str, order: Sequence[Place], staying: Collection[Place]) -> str:
     """The new lines, and those of the file whose rows stay; row by row in this order. The axes are the first columns."""
 
-    def place(line: dict[str, str]) -> Place:
+    def row_key(line: dict[str, str]) -> Place:
         return tuple(line.values())[: len(order[0])]
 
-    old = [line for line in read_lines(file) if place(line) in staying]
+    old = [line for line in read_lines(file) if row_key(line) in staying]
     if not old:
         return text
-    new = [line for line in parse_lines(text) if place(line) not in staying]
+    new = [line for line in parse_lines(text) if row_key(line) not in staying]
     header = list((new or old)[0])
-    lines = sorted([*old, *new], key=lambda line: order.index(place(line)))
+    lines = sorted([*old, *new], key=lambda line: order.index(row_key(line)))
     return files.csv_text(header, [[line.get(column, "") for column in header] for line in lines])
 
 
@@ -163,4 +163,4 @@ def _rows_of(entry: str, folder: Path) -> set[tuple[str, str]]:
         return {(name, row) for row in rows.split(",")}
     lines = [list(line.items()) for line in read_lines(folder / f"{name}-tests.csv")]
     places = {tuple(itertools.takewhile(lambda column: column[0] != "metric", line)) for line in lines}
-    return {(name, "-".join(value for _, value in place)) for place in places} or {(name, "")}
+    return {(name, "-".join(value for _, value in row_key)) for row_key in places} or {(name, "")}

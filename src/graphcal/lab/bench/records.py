@@ -61,17 +61,17 @@ MEASURED = ("test", "unlabelled", "validation")
 SECONDS = ("train", "search", "fit", "apply")
 
 
-def checked_record(found: Any, key: str) -> Record:
+def checked_record(content: Any, key: str) -> Record:
     """The record in a JSON value, or a ValueError that says what it lacks."""
     if (
-        not isinstance(found, dict)
-        or found.keys() != set(PARTS)
-        or not all(isinstance(v, dict) for v in found.values())
+        not isinstance(content, dict)
+        or content.keys() != set(PARTS)
+        or not all(isinstance(v, dict) for v in content.values())
     ):
         raise ValueError(f"expected an object with {', '.join(PARTS)}")
-    if digest(found["spec"]) != key:
-        raise ValueError(f"it holds the result of another cell ({digest(found['spec'])}): it was renamed or edited")
-    result, seconds = found["result"], found["seconds"]
+    if digest(content["spec"]) != key:
+        raise ValueError(f"it holds the result of another cell ({digest(content['spec'])}): it was renamed or edited")
+    result, seconds = content["result"], content["seconds"]
     tables = [result.get(part) for part in MEASURED]
     if not all(isinstance(table, dict) and table and all(map(_is_number, table.values())) for table in tables):
         raise ValueError(f"expected numbers in {', '.join(MEASURED)} of the result")
@@ -79,7 +79,7 @@ def checked_record(found: Any, key: str) -> Record:
         raise ValueError(f"expected the seconds {', '.join(SECONDS)}, trained")
     if not _is_number(result.get("changed")) or not isinstance(result.get("bins"), dict):
         raise ValueError("expected the result's bins and changed")
-    return Record(**found)
+    return Record(**content)
 
 
 def _is_number(value: Any) -> bool:
@@ -161,16 +161,16 @@ class Store:
 
     def quarantine_damaged(self, keys: Iterable[str]) -> dict[str, str]:
         """Move damaged files of these finished cells into FOLDER/damaged: key and reason. Their cells count as unfinished."""
-        found = {}
+        faults = {}
         for key in keys:
             try:
                 self.record(key)
                 self.nodes(key)
             except (ValueError, FileNotFoundError) as fault:
-                found[key] = str(fault)
+                faults[key] = str(fault)
                 for path in (self.record_path(key), self.nodes_path(key)):
                     self.set_aside(path)
-        return found
+        return faults
 
     def set_aside(self, path: Path) -> None:
         """Out of the way, into FOLDER/damaged, where it can be looked at."""

@@ -183,10 +183,10 @@ class Session:
         """Leave in the folder what was asked for, so that `status` can say how far it is and `archive` what belongs together."""
         places: dict[str, dict[str, Any]] = {}
         for slot in self.slots:
-            place = places.setdefault(canonical(slot.row), {"place": slot.row, "methods": {}})
-            place["methods"].setdefault(slot.method, []).append(slot.cell.key)
-        asked = {"preset": self.preset.name, "cells": list(self.cells), "rows": list(places.values())}
-        write_atomically(self.store.folder / "plans" / f"{self.preset.name}.json", json.dumps(asked))
+            entry = places.setdefault(canonical(slot.row), {"place": slot.row, "methods": {}})
+            entry["methods"].setdefault(slot.method, []).append(slot.cell.key)
+        plan = {"preset": self.preset.name, "cells": list(self.cells), "rows": list(places.values())}
+        write_atomically(self.store.folder / "plans" / f"{self.preset.name}.json", json.dumps(plan))
 
     def table(self) -> Table:
         return tabulate(self.preset, self.slots, self.blanks, self.store)
@@ -208,8 +208,8 @@ def status(folder: str | Path) -> list[Status]:
     done, failed, states = store.finished(), store.failed(), []
     for path in plans:
         with reading(path, "a sound plan; the same `graphcal bench` command writes it anew"):
-            asked = json.loads(read_text(path))
-            name, keys = str(asked["preset"]), set(map(str, asked["cells"]))
+            plan = json.loads(read_text(path))
+            name, keys = str(plan["preset"]), set(map(str, plan["cells"]))
         errors = {key: store.error(key) for key in sorted(failed & keys)}
         states.append(Status(name, len(keys), len(done & keys), errors))
     return states

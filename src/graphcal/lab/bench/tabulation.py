@@ -96,7 +96,7 @@ def _label_limit(record: Record) -> float:
 
 @dataclass(frozen=True)
 class Row:
-    place: Mapping[str, Any]  # the values of the axes
+    axis_values: Mapping[str, Any]  # the values of the axes
     entries: Mapping[str, Entry]  # method -> entry
     same_nodes: bool = True  # run by run, its methods were measured on the same test nodes: only then are they compared
 
@@ -120,8 +120,8 @@ class Table:
     @property
     def axes(self) -> list[str]:
         """Axes that vary, or the first one."""
-        names = list(self.rows[0].place)
-        varying = [n for n in names if len({str(row.place[n]) for row in self.rows}) > 1]
+        names = list(self.rows[0].axis_values)
+        varying = [n for n in names if len({str(row.axis_values[n]) for row in self.rows}) > 1]
         return varying or names[:1]
 
     @property
@@ -140,12 +140,12 @@ def tabulate(preset: Preset, slots: Sequence[Slot], blanks: Sequence[Blank], sto
         places.setdefault(str(slot.row), slot.row)
         keys.setdefault(str(slot.row), {}).setdefault(slot.method, []).append(slot.cell.key)
     rows = []
-    for name, place in places.items():
-        entries = {m: _entry(preset, place, m, cells, store, done, failed) for m, cells in keys[name].items()}
+    for name, axis_values in places.items():
+        entries = {m: _entry(preset, axis_values, m, cells, store, done, failed) for m, cells in keys[name].items()}
         same_nodes = _on_the_same_nodes(entries)
         compared = _compared(preset, entries, store) if same_nodes else entries
         compared |= {blank.method: empty(preset, blank) for blank in blanks if str(blank.row) == name}
-        rows.append(Row(place, {m: compared[m] for m in preset.methods if m in compared}, same_nodes))
+        rows.append(Row(axis_values, {m: compared[m] for m in preset.methods if m in compared}, same_nodes))
     return Table(preset, tuple(rows), ranks_over_graphs(preset, rows))
 
 
@@ -154,9 +154,9 @@ def empty(preset: Preset, blank: Blank) -> Entry:
     return Entry((), (), 0, published, remarks, blank.reason)
 
 
-def printed(preset: Preset, place: Mapping[str, Any], method: str) -> tuple[Published | None, tuple[str, ...]]:
+def printed(preset: Preset, axis_values: Mapping[str, Any], method: str) -> tuple[Published | None, tuple[str, ...]]:
     """What the paper printed in a place, and what is to be said about it."""
-    slot = {**place, "method": method}
+    slot = {**axis_values, "method": method}
     here = [p.get("values", {}).get(method, p.get("every")) for p in preset.published if matches(p["where"], slot)]
     values = [value for value in here if value is not None]
     remarks = tuple(str(remark["text"]) for remark in preset.remarks if matches(remark["where"], slot))
@@ -165,7 +165,7 @@ def printed(preset: Preset, place: Mapping[str, Any], method: str) -> tuple[Publ
 
 def _entry(
     preset: Preset,
-    place: Mapping[str, Any],
+    axis_values: Mapping[str, Any],
     method: str,
     planned: Sequence[str],
     store: Store,
@@ -173,13 +173,13 @@ def _entry(
     failed: set[str],
 ) -> Entry:
     keys = tuple(key for key in planned if key in done)
-    published, remarks = printed(preset, place, method)
+    published, remarks = printed(preset, axis_values, method)
     broken = [key for key in planned if key in failed]
     missing = ""
     if not keys and broken:
         missing = f"failed: {_first_line(store.error(broken[0]))}"
     elif not keys:
-        missing = preset.reasons.get(str(place.get("dataset")), "not run yet")
+        missing = preset.reasons.get(str(axis_values.get("dataset")), "not run yet")
     elif broken:
         remarks += (f"{len(broken)} of {len(planned)} runs failed: {_first_line(store.error(broken[0]))}",)
     elif len(keys) < len(planned):
@@ -209,9 +209,9 @@ def _split_of(record: Record) -> tuple[str, str, int, int]:
 def _compared(preset: Preset, entries: Mapping[str, Entry], store: Store) -> dict[str, Entry]:
     complete = _complete(entries)
     if preset.kind == "list" and preset.against in complete and len(complete) > 1:
-        found = {metric: against(preset.against, complete, store, metric) for metric in ("ece", "nll")}
+        comparisons = {metric: against(preset.against, complete, store, metric) for metric in ("ece", "nll")}
         return {
-            m: replace(entry, against={metric: by[m] for metric, by in found.items() if m in by})
+            m: replace(entry, against={metric: by[m] for metric, by in comparisons.items() if m in by})
             for m, entry in entries.items()
         }
     if preset.kind != "table" or len(complete) < 2:
@@ -229,12 +229,12 @@ def with_marks(
 ) -> dict[str, Entry]:
     """The entries with what the tests say; for each metric the row's best method, and every other one minus it."""
     marks = {metric: marks_of(best, others) for metric, (best, others) in tests.items()}
-    own = marks.pop(preset.metric, {})
+    ranking = marks.pop(preset.metric, {})
     return {
         m: replace(
             entry,
-            best=own.get(m) == "bold",
-            tied=own.get(m) == "italic",
+            best=ranking.get(m) == "bold",
+            tied=ranking.get(m) == "italic",
             styles={metric: styles.get(m, "") for metric, styles in marks.items()},
         )
         for m, entry in entries.items()
@@ -250,7 +250,7 @@ def ranks_over_graphs(preset: Preset, rows: Sequence[Row]) -> Ranks | None:
     graphs: dict[str, list[Row]] = {}
     for row in rows:
         if _complete(row.entries):
-            graphs.setdefault(str(row.place["dataset"]), []).append(row)
+            graphs.setdefault(str(row.axis_values["dataset"]), []).append(row)
     means = [
         {m: statistics.fmean(row.entries[m].mean(preset.metric) for row in together) for m in methods}
         for together in graphs.values()

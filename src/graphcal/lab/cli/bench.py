@@ -74,7 +74,7 @@ def bench(
     from graphcal.lab.bench.engines import engine_of
     from graphcal.lab.bench.session import Session
 
-    chosen = engine_of(engine, address, workers)
+    executor = engine_of(engine, address, workers)
     session = Session.of(preset, out, ",".join(only), runs)
     if not resume and session.store.finished():
         raise ValueError(
@@ -86,7 +86,7 @@ def bench(
     for fault in session.quarantine_damaged().values():
         console.print(f"Damaged, computed again: {fault}", markup=False, highlight=False)
     session.remember()
-    interrupted = _run(session, chosen, count)
+    interrupted = _run(session, executor, count)
     parts = [f"graphcal bench {preset}", f"--only {','.join(only)}" if only else "", f"--runs {runs}" if runs else ""]
     _finish(session, publish, " ".join(filter(None, parts)), console)
     if interrupted:
@@ -119,12 +119,12 @@ def _list(console: Any) -> None:
 def _status(folder: Path, console: Any) -> None:
     from graphcal.lab.bench.session import status
 
-    for found in status(folder):
+    for state in status(folder):
         console.print(
-            f"{found.preset}: {found.finished} of {found.cells} cells finished, {len(found.failed)} failed",
+            f"{state.preset}: {state.finished} of {state.cells} cells finished, {len(state.failed)} failed",
             markup=False,
         )
-        for error in dict.fromkeys(found.failed.values()):
+        for error in dict.fromkeys(state.failed.values()):
             console.print(f"  {error.splitlines()[0] if error else ''}", markup=False)
 
 
@@ -146,11 +146,11 @@ def _audit(file: Path, against: Path, console: Any) -> None:
 
     if not file.is_file():
         raise ValueError(f"{file} is no archive: `graphcal bench archive FOLDER` makes one")
-    found = audit(file, against)
-    console.print(f"{found.checked:,} numbers measured again, {len(found.wrong)} come out otherwise.")
-    for line in found.wrong[:20]:
+    result = audit(file, against)
+    console.print(f"{result.checked:,} numbers measured again, {len(result.wrong)} come out otherwise.")
+    for line in result.wrong[:20]:
         console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
-    if found.wrong:
+    if result.wrong:
         raise typer.Exit(1)
 
 
@@ -223,7 +223,7 @@ def _finish(session: Session, publish: Path | None, command: str, console: Any) 
         kept = kept_rows(table, publish)
         written += publish_table(table, command, publish)
         if kept:
-            rows = ", ".join(" ".join(map(str, row.place.values())) for row in kept)
+            rows = ", ".join(" ".join(map(str, row.axis_values.values())) for row in kept)
             console.print(f"Rows of {publish} that stay: {rows}", highlight=False, markup=False, soft_wrap=True)
     for path in written:
         console.print(str(path), highlight=False, markup=False)

@@ -32,8 +32,8 @@ def datasets(
         rows = listing()
         typer.echo(json_format.dumps([asdict(row) for row in rows])) if json else _show_list(rows)
     else:
-        found = card(name)
-        typer.echo(json_format.dumps(found.as_dict())) if json else _show_card(found)
+        dataset_card = card(name)
+        typer.echo(json_format.dumps(dataset_card.as_dict())) if json else _show_card(dataset_card)
 
 
 def _show_list(rows: list[Listed]) -> None:

@@ -57,15 +57,15 @@ def explain(
     (run,) = train(data, backbone, seeds=[seed])
     study = Study.of([run.outputs], {calibrator: recipe}, on=data.val_mask)
     fitted = None if calibrator == "none" else study.fitted[calibrator][0].calibration
-    found = explain_node(study.outputs[0], number, fitted)
+    explanation = explain_node(study.outputs[0], number, fitted)
     if json:
-        typer.echo(json_format.dumps(found.to_dict()))
+        typer.echo(json_format.dumps(explanation.to_dict()))
     else:
-        _show(found, f"{backbone} on {dataset}")
+        _show(explanation, f"{backbone} on {dataset}")
     if picture is not None:
         from graphcal.lab.plots.explanation import save_explanation
 
-        save_explanation(found, picture)
+        save_explanation(explanation, picture)
         typer.echo(f"Picture: {picture}", err=True)
 
 
@@ -82,24 +82,28 @@ def node_number(data: Data, node: str, dataset: str) -> int:
     return int(node)
 
 
-def _show(found: Explanation, title: str) -> None:
+def _show(explanation: Explanation, title: str) -> None:
     from rich.table import Table
 
     console = plain_console()
-    console.print(f"{title}: {found.sentence}", highlight=False, markup=False)
-    agreement = "no neighbours" if not found.degree else f"{found.agreement:.0%} of {found.degree} neighbours agree"
-    console.print(f"{agreement}; distance to the training set: {_steps(found.hops)}\n", style="dim")
+    console.print(f"{title}: {explanation.sentence}", highlight=False, markup=False)
+    agreement = (
+        "no neighbours"
+        if not explanation.degree
+        else f"{explanation.agreement:.0%} of {explanation.degree} neighbours agree"
+    )
+    console.print(f"{agreement}; distance to the training set: {_steps(explanation.hops)}\n", style="dim")
 
     terms = Table(box=None, pad_edge=False, header_style="bold", title="logits = intra + inter + bias + residual")
     names = ("class", "logit", "intra", "inter", "bias", "residual", "prob", "after", "cos(h,w)")
     for name in names:
         terms.add_column(name, justify="right")
-    for row in sorted(found.classes, key=lambda row: -row.logit):
-        style = "bold" if row.label == found.pred else None
+    for row in sorted(explanation.classes, key=lambda row: -row.logit):
+        style = "bold" if row.label == explanation.pred else None
         values = (row.logit, row.intra, row.inter, row.bias, row.residual)
         after = "–" if row.calibrated is None else f"{row.calibrated:.3f}"
         terms.add_row(
-            found.class_names[row.label],
+            explanation.class_names[row.label],
             *(f"{v:+.3f}" for v in values),
             f"{row.prob:.3f}",
             after,
@@ -108,20 +112,21 @@ def _show(found: Explanation, title: str) -> None:
         )
     console.print(terms)
 
-    predicted, second = found.class_names[found.pred], found.class_names[found.runner_up]
+    predicted, second = explanation.class_names[explanation.pred], explanation.class_names[explanation.runner_up]
     title = f"\ntraining nodes that push most for class {predicted} and against it (over class {second})"
     pushes = Table(box=None, pad_edge=False, header_style="bold", title=title)
     for name in ("training node", "class", "push", "cos(h, h_u)", "steps away"):
         pushes.add_column(name, justify="right")
-    for push in (*found.pushes_for, *found.pushes_against):
+    for push in (*explanation.pushes_for, *explanation.pushes_against):
         pushes.add_row(
-            push.name, found.class_names[push.label], f"{push.push:+.3f}", f"{push.cosine:.2f}", _steps(push.hops),
+            push.name, explanation.class_names[push.label], f"{push.push:+.3f}", f"{push.cosine:.2f}", _steps(push.hops),
             style="green" if push.push > 0 else "red",
         )  # fmt: skip
     console.print(pushes)
     console.print(
-        f"\nEffective decay {found.effective_decay:.2g}; coefficients corrected by {found.correction:.0%} of the paper's; "
-        f"{found.unexplained:.2%} of this node's logits not explained.",
+        f"\nEffective decay {explanation.effective_decay:.2g}; coefficients corrected by {explanation.correction:.0%} of the "
+        "paper's; "
+        f"{explanation.unexplained:.2%} of this node's logits not explained.",
         style="dim",
     )
 

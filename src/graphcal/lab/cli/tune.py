@@ -55,24 +55,24 @@ def tune(
 
     recipe = CALIBRATORS[after]() if after else None
     data = arguments.graph_of(dataset, protocol, labels_per_class, split, columns, delimiter)
-    chosen = _numbers(decays)
-    found: Any
+    decay_values = _numbers(decays)
+    result: Any
     if sweep:
         which = [name.strip() for name in sweep.split(",")]
         places = which[0] if len(which) == 1 else which
-        found = sweep_decay(data, backbone, decays=chosen or PAPER_DECAYS, seeds=range(seeds), which=places)
+        result = sweep_decay(data, backbone, decays=decay_values or PAPER_DECAYS, seeds=range(seeds), which=places)
     else:
-        found = tune_decay(data, backbone, None, chosen, range(seeds), search, criterion, recipe)
+        result = tune_decay(data, backbone, None, decay_values, range(seeds), search, criterion, recipe)
     if json:
-        typer.echo(json_format.dumps(found if sweep else found.to_dict()))
+        typer.echo(json_format.dumps(result if sweep else result.to_dict()))
     elif sweep:
-        _show_sweep(found)
+        _show_sweep(result)
     else:
-        _show_search(found, f"{backbone} on {dataset}")
+        _show_search(result, f"{backbone} on {dataset}")
     if picture is not None:
         from graphcal.lab.plots.tuning import save_decay_picture
 
-        save_decay_picture(found, picture)
+        save_decay_picture(result, picture)
         typer.echo(f"Picture: {picture}", err=True)
 
 
@@ -83,7 +83,7 @@ def _numbers(text: str) -> list[float] | None:
         raise ValueError(f"--decays takes numbers separated by commas, such as 5e-4,5e-5; got {text!r}") from None
 
 
-def _show_search(found: DecaySearch, title: str) -> None:
+def _show_search(result: DecaySearch, title: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -94,13 +94,13 @@ def _show_search(found: DecaySearch, title: str) -> None:
     columns = [METRICS[key] for key in ("nll", "ece", "accuracy", "confidence", "signed_gap")]
     for name in ("final decay", *(metric.heading for metric in columns)):
         table.add_column(name, justify="right")
-    for point in found.curve:
+    for point in result.curve:
         cells = [metric.text(getattr(point.scores, metric.key), sign=metric.best == "zero") for metric in columns]
         cells[0] += f" ± {METRICS['nll'].text(point.nll_sd)}"
-        table.add_row(f"{point.decay:.3g}", *cells, style="bold" if point.decay == found.decay else None)
+        table.add_row(f"{point.decay:.3g}", *cells, style="bold" if point.decay == result.decay else None)
     console.print(table)
     console.print(
-        Text.assemble("\nChosen: ", (f"{found.decay:.3g}", "bold"), f" (base {found.base:.3g}): {found.note}.")
+        Text.assemble("\nChosen: ", (f"{result.decay:.3g}", "bold"), f" (base {result.base:.3g}): {result.note}.")
     )
 
 
@@ -115,8 +115,8 @@ def _show_sweep(rows: list[dict[str, Any]]) -> None:
         table.add_column(name, justify="right")
     for row in rows:
         cells = [m.text(row[m.key], 3 if m.key == "nll" else None, sign=m.best == "zero") for m in columns]
-        for place, m in enumerate(columns):
+        for index, m in enumerate(columns):
             if f"{m.key}_sd" in row:
-                cells[place] += f" ± {m.text(row[f'{m.key}_sd'])}"
+                cells[index] += f" ± {m.text(row[f'{m.key}_sd'])}"
         table.add_row(row["which"], f"{row['decay']:.3g}", *cells)
     plain_console().print(table)

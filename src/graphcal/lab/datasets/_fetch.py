@@ -119,7 +119,7 @@ class Download:
 @cache
 def known_sums() -> dict[str, str]:
     """SHA-256 by the file's name."""
-    return {name: str(found) for name, found in read_toml(KNOWN)["sha256"].items()}
+    return {name: str(digest) for name, digest in read_toml(KNOWN)["sha256"].items()}
 
 
 def download_of(name: str) -> Download:
@@ -179,14 +179,14 @@ def _obtain(url: str, folder: Path, incoming: Path, sha256: str | None) -> Path:
     file = folder / name if at_hand else incoming / name
     if not at_hand:
         download(url, file)
-    known = "the published file"
+    source = "the published file"
     if sha256 is None and _sums(folder / name).exists():
-        known = f"the file of its first use ({_sums(folder / name).name} says which)"
+        source = f"the file of its first use ({_sums(folder / name).name} says which)"
         sha256 = (read_text(_sums(folder / name), 1000).split() or [""])[0].lower()
-    found = _digest(file) if sha256 is not None else None
-    if found != sha256:
-        which = f"{file} is not {known}: put that in its place or remove it" if at_hand else f"{url} is not {known}"
-        raise ConnectionError(f"{which}: SHA-256 is {found}, expected {sha256}")
+    actual = _digest(file) if sha256 is not None else None
+    if actual != sha256:
+        which = f"{file} is not {source}: put that in its place or remove it" if at_hand else f"{url} is not {source}"
+        raise ConnectionError(f"{which}: SHA-256 is {actual}, expected {sha256}")
     return file
 
 

@@ -155,10 +155,10 @@ def _put_together(part: Callable[[str], bytes]) -> GraphArrays:
         raise ValueError(f"test.index begins at {first}, but y has {train} rows and allx {allx.shape[0]}")
 
     # Row i of tx belongs to node listed[i]; ids of the block that are not listed keep an empty row.
-    place = sp.csr_matrix(
+    permutation = sp.csr_matrix(
         (np.ones(len(listed)), (listed - first, np.arange(len(listed)))), (nodes - first, len(listed))
     )
-    features = sp.vstack([allx[:first], place @ tx]).tocsr().astype(np.float32)
+    features = sp.vstack([allx[:first], permutation @ tx]).tocsr().astype(np.float32)
     features.eliminate_zeros()
     features.sort_indices()
     one_hot = np.zeros((nodes, ally.shape[1]), dtype=ally.dtype)

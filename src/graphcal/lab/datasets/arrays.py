@@ -157,9 +157,9 @@ def check_classes(labels: np.ndarray, where: str | os.PathLike[str]) -> np.ndarr
     return labels.astype(np.int64)
 
 
-def check_splits(found: Mapping[str, np.ndarray], nodes: int, where: str | os.PathLike[str]) -> None:
+def check_splits(splits: Mapping[str, np.ndarray], nodes: int, where: str | os.PathLike[str]) -> None:
     """Ids are nodes, masks have a place for each of them."""
-    for key, values in found.items():
+    for key, values in splits.items():
         if not key.endswith("_masks"):
             check_ids(values, nodes, where, key)
         elif values.ndim != 2 or values.shape[1] != nodes or not len(values) or values.dtype != np.bool_:
@@ -167,7 +167,7 @@ def check_splits(found: Mapping[str, np.ndarray], nodes: int, where: str | os.Pa
                 f"{os.fspath(where)}: {key} must be boolean, one row per split and {nodes} columns; got {values.shape} of "
                 f"{values.dtype}"
             )
-    counts = {key: len(found[key]) for key in ("train_masks", "val_masks", "test_masks") if key in found}
+    counts = {key: len(splits[key]) for key in ("train_masks", "val_masks", "test_masks") if key in splits}
     if len(set(counts.values())) > 1:
         raise ValueError(f"{os.fspath(where)}: {', '.join(f'{key} has {n} rows' for key, n in counts.items())}")
 

@@ -49,11 +49,11 @@ def assemble(parts: Parts, seed: int) -> Data:
     else:
         protocol = "as given in the file"
     _hold_against(split, labels, names, where)
-    edge_index, said = symmetrise(parts.rows, parts.columns, len(labels))
+    edge_index, edge_notes = symmetrise(parts.rows, parts.columns, len(labels))
     data = Data(x=parts.x, edge_index=torch.from_numpy(edge_index), y=torch.from_numpy(labels.astype(np.int64)))
     set_masks(data, split)
     data.num_classes, data.class_names = len(names), list(names)
-    data.notes, data.protocol = notes + said, protocol
+    data.notes, data.protocol = notes + edge_notes, protocol
     return data
 
 

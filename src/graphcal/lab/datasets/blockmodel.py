@@ -94,11 +94,11 @@ def _edges(labels: np.ndarray, classes: int, edges: int, homophily: float, rng: 
     for at in range(0, edges, BLOCK):
         n = min(BLOCK, edges - at)
         u = order[np.searchsorted(upto, rng.random(n) * upto[-1], side="right")]
-        own = labels[u].astype(np.int64)
-        other = (own + rng.integers(1, classes, size=n)) % classes
-        c = np.where(rng.random(n) < homophily, own, other)
-        place = np.searchsorted(upto, start[c] + rng.random(n) * (stop[c] - start[c]), side="right")
-        rows[at : at + n], columns[at : at + n] = u, order[np.minimum(place, last[c] - 1)]
+        node_class = labels[u].astype(np.int64)
+        other = (node_class + rng.integers(1, classes, size=n)) % classes
+        c = np.where(rng.random(n) < homophily, node_class, other)
+        target = np.searchsorted(upto, start[c] + rng.random(n) * (stop[c] - start[c]), side="right")
+        rows[at : at + n], columns[at : at + n] = u, order[np.minimum(target, last[c] - 1)]
     return undirected(rows, columns, len(labels))
 
 
@@ -109,9 +109,9 @@ def _features(
     first = -(-np.arange(classes + 1) * words // classes)  # ceil
     data, indices, lengths = [], [], []
     for at in range(0, len(labels), BLOCK):
-        own = labels[at : at + BLOCK, None].astype(np.int64)
-        shape = (len(own), per_node)
-        topic = first[own] + (rng.random(shape) * (first[own + 1] - first[own])).astype(np.int64)
+        node_class = labels[at : at + BLOCK, None].astype(np.int64)
+        shape = (len(node_class), per_node)
+        topic = first[node_class] + (rng.random(shape) * (first[node_class + 1] - first[node_class])).astype(np.int64)
         word = np.where(rng.random(shape) < signal, topic, rng.integers(words, size=shape)).astype(np.int32)
         word.sort(axis=1)
         new = np.ones(shape, dtype=bool)
@@ -128,8 +128,8 @@ def _features(
 def _split(labels: np.ndarray, classes: int, rate: int, rng: np.random.Generator) -> Split:
     order = rng.permutation(len(labels)).astype(np.int32)
     train = np.concatenate([order[np.flatnonzero(labels[order] == c)[:rate]] for c in range(classes)])
-    chosen = np.zeros(len(labels), dtype=bool)
-    chosen[train] = True
-    rest = order[~chosen[order]]
+    is_train = np.zeros(len(labels), dtype=bool)
+    is_train[train] = True
+    rest = order[~is_train[order]]
     held = len(labels) // 10
     return Split(train, rest[:held], rest[held:])

@@ -68,26 +68,31 @@ class DatasetCard:
 def listing(root: str | os.PathLike[str] | None = None) -> list[Listed]:
     """Every named dataset, its size, and where it is now; opens no graph."""
     rows = []
-    for name, known in NAMES.items():
-        found = at_hand(name, root)
-        here = found[1] if found else ""
-        sizes = (known.num_nodes, known.num_edges, known.num_features, known.num_classes)
-        rows.append(Listed(name, *sizes, known.protocol, here))
+    for name, catalog_entry in NAMES.items():
+        local = at_hand(name, root)
+        here = local[1] if local else ""
+        sizes = (
+            catalog_entry.num_nodes,
+            catalog_entry.num_edges,
+            catalog_entry.num_features,
+            catalog_entry.num_classes,
+        )
+        rows.append(Listed(name, *sizes, catalog_entry.protocol, here))
     return rows
 
 
 def card(name: str, root: str | os.PathLike[str] | None = None) -> DatasetCard:
     """Load a graph and measure it under every protocol that fits it, at its first split."""
-    known = entry(name)
+    catalog_entry = entry(name)
     graph, source = find(name, root)
     folder = data_folder()
     protocols, missing = [], {}
     for protocol in fitting(name):
         rule = PROTOCOLS[protocol]
         for rate in rule.rates or (None,):
-            asked = Request(name, rate or 20, lists=folder / "splits" if folder else None)
+            request = Request(name, rate or 20, lists=folder / "splits" if folder else None)
             try:
-                split = draw(protocol, graph, asked)
+                split = draw(protocol, graph, request)
             except ValueError as fault:
                 missing[protocol] = str(fault)
                 continue
@@ -108,9 +113,9 @@ def card(name: str, root: str | os.PathLike[str] | None = None) -> DatasetCard:
         homophily=float((graph.labels[rows] == graph.labels[columns])[both].mean()),
         isolated=int((np.bincount(rows, minlength=graph.num_nodes) == 0).sum()),
         unlabelled=int((~labelled).sum()),
-        default_protocol=known.protocol,
-        origin=known.origin,
-        licence=known.licence,
+        default_protocol=catalog_entry.protocol,
+        origin=catalog_entry.origin,
+        licence=catalog_entry.licence,
         source=source,
         protocols=tuple(protocols),
         not_available=missing,

@@ -165,22 +165,22 @@ def at_hand(name: str, root: str | os.PathLike[str] | None = None) -> tuple[Path
 
 def check(name: str, graph: GraphArrays, where: str) -> GraphArrays:
     """Assert the counts the catalogue knows."""
-    known = entry(name)
-    expected = (known.num_nodes, known.num_edges, known.num_features, known.num_classes)
-    found = (graph.num_nodes, graph.edge_index.shape[1], graph.features.shape[1], graph.num_classes)
-    if found != expected:
-        raise ValueError(f"{name} from {where}: (nodes, edges, features, classes) are {found}, expected {expected}")
+    catalog_entry = entry(name)
+    expected = (catalog_entry.num_nodes, catalog_entry.num_edges, catalog_entry.num_features, catalog_entry.num_classes)
+    actual = (graph.num_nodes, graph.edge_index.shape[1], graph.features.shape[1], graph.num_classes)
+    if actual != expected:
+        raise ValueError(f"{name} from {where}: (nodes, edges, features, classes) are {actual}, expected {expected}")
     return graph
 
 
 def check_content(name: str, graph: GraphArrays, where: str) -> str:
     """Assert counts and, where the catalogue has it, the SHA-256 of edges, features and labels; a remark or ''."""
     check(name, graph, where)
-    known, found = entry(name), digest(graph)
-    if known.content in (None, found):
+    catalog_entry, actual = entry(name), digest(graph)
+    if catalog_entry.content in (None, actual):
         return ""
-    remark = f"the content has SHA-256 {found}, expected {known.content}"
-    if not known.mirrored:
+    remark = f"the content has SHA-256 {actual}, expected {catalog_entry.content}"
+    if not catalog_entry.mirrored:
         raise ValueError(f"{name} from {where}: {remark}")
     return f"; {remark}"
 
@@ -191,8 +191,8 @@ def find(name: str, root: str | os.PathLike[str] | None = None) -> tuple[GraphAr
     here = at_hand(name, root)
     if here is not None:
         path, kind = here
-        said = "embedded in graphcal" if kind == "embedded" else f"{kind} ({path})"
-        return check(name, load_npz(path), str(path)), said
+        source = "embedded in graphcal" if kind == "embedded" else f"{kind} ({path})"
+        return check(name, load_npz(path), str(path)), source
     cache = cache_folder(root)
     try:
         graph, source = _from_download(name, cache)
@@ -207,7 +207,9 @@ def _from_download(name: str, cache: Path) -> tuple[GraphArrays, str]:
     urls = download_of(name).urls
     log.info("%s: trying %s", name, urls[0])
     remarks: list[str] = []
-    graph = fetch(name, cache / "raw" / name, lambda found: remarks.append(check_content(name, found, urls[0])))
+    graph = fetch(
+        name, cache / "raw" / name, lambda graph_arrays: remarks.append(check_content(name, graph_arrays, urls[0]))
+    )
     return graph, f"download ({urls[0]})" + "".join(remarks)
 
 

@@ -38,15 +38,15 @@ def read_tables(folder: Path, columns: Columns, delimiter: str) -> tuple[Parts, 
     """The graph in a folder, and the ids its nodes have there."""
     nodes, edges = open_table(folder, "nodes", delimiter), open_table(folder, "edges", delimiter)
     has_split = columns.split in nodes.names
-    known = [columns.id, columns.label, *([columns.split] if has_split else [])]
-    table = nodes.read(known)
+    named = [columns.id, columns.label, *([columns.split] if has_split else [])]
+    table = nodes.read(named)
     if not table.num_rows:
         raise ValueError(f"{nodes.path}: the file is empty: it has a header and no rows")
     ids = plain_ids(table[columns.id], nodes.path, columns.id).combine_chunks()
     refuse_repeats(ids, nodes.path, columns.id)
     labels, class_names = encode_labels(table[columns.label], nodes.path, columns.label)
     split = encode_split(table[columns.split], nodes.path, columns.split) if has_split else None
-    x = features_of(nodes, known, columns.features, columns.sparse, columns.values)
+    x = features_of(nodes, named, columns.features, columns.sparse, columns.values)
     rows, cols = (node_numbers(edges, name, ids) for name in (columns.source, columns.target))
     notes = unused(nodes, columns) + unused(edges, columns)
     where = f"{nodes.path}, column {columns.label!r}"

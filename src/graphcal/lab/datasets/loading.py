@@ -43,18 +43,18 @@ def load(
     >>> int(gc.lab.load("citeseer", "per-class", labels_per_class=5, seed=1).train_mask.sum())
     30
     """
-    known = entry(name)
+    catalog_entry = entry(name)
     if protocol is None:
-        protocol = "cagcn" if known.protocol == "public" and labels_per_class != 20 else known.protocol
+        protocol = "cagcn" if catalog_entry.protocol == "public" and labels_per_class != 20 else catalog_entry.protocol
     graph, source = find(name, root)
     folder = data_folder()
     lists = folder / "splits" if folder else None
-    chosen = draw(protocol, graph, Request(name, labels_per_class, split, seed, lists))
+    split_ids = draw(protocol, graph, Request(name, labels_per_class, split, seed, lists))
     as_gats = PROTOCOLS[protocol].indicators
-    if as_gats and known.counts:
+    if as_gats and catalog_entry.counts:
         graph = replace(graph, features=graph.features.sign())
-    normalise = (known.row_normalise or as_gats) if row_normalise is None else row_normalise
-    data = tensors(graph, chosen, normalise)
+    normalise = (catalog_entry.row_normalise or as_gats) if row_normalise is None else row_normalise
+    data = tensors(graph, split_ids, normalise)
     data.name, data.protocol, data.source = name, protocol, source
     return data
 

@@ -97,14 +97,14 @@ def read_layout(path: Path) -> Parts:
         row = int(np.searchsorted(graph.features.indptr, bad[0], side="right"))
         raise ValueError(f"{path}: features, row {row}: {graph.features.data[bad[0]]} is not finite")
     labels = np.where(graph.labelled, graph.labels, -1)
-    found, split = graph.splits, None
+    splits, split = graph.splits, None
     notes = []
-    if {"train", "val", "test"} <= set(found):
-        split = Split(found["train"], found["val"], found["test"])
-    elif {"train_masks", "val_masks", "test_masks"} <= set(found):
-        train, val, test = (np.flatnonzero(found[f"{part}_masks"][0]) for part in ("train", "val", "test"))
+    if {"train", "val", "test"} <= set(splits):
+        split = Split(splits["train"], splits["val"], splits["test"])
+    elif {"train_masks", "val_masks", "test_masks"} <= set(splits):
+        train, val, test = (np.flatnonzero(splits[f"{part}_masks"][0]) for part in ("train", "val", "test"))
         split = Split(train, val, test)
-        notes = [f"split 0 of {len(found['train_masks'])} is used"] if len(found["train_masks"]) > 1 else []
+        notes = [f"split 0 of {len(splits['train_masks'])} is used"] if len(splits["train_masks"]) > 1 else []
     rows, columns = graph.edge_index
     return Parts(str(path), feature_tensor(graph.features), rows, columns, labels, _numbered(labels), split, notes)
 
@@ -131,8 +131,8 @@ def read_saved(path: Path) -> Parts:
 
 def _loaded(path: Path) -> Data:
     """The `Data` in a file, without running anything of it."""
-    known = (Data, DataEdgeAttr, DataTensorAttr, GlobalStorage)
-    data: Any = load_safely(path, known, "save a Data that holds only tensors")
+    classes = (Data, DataEdgeAttr, DataTensorAttr, GlobalStorage)
+    data: Any = load_safely(path, classes, "save a Data that holds only tensors")
     if not isinstance(data, Data):
         raise ValueError(f"{path}: holds a {type(data).__name__}, expected a torch_geometric.data.Data")
     with reading(path, "a sound Data"):

@@ -61,22 +61,22 @@ class Split:
     notes: tuple[str, ...] = ()
 
 
-def public(graph: GraphArrays, asked: Request) -> Split:
-    if asked.labels_per_class != 20:
+def public(graph: GraphArrays, request: Request) -> Split:
+    if request.labels_per_class != 20:
         raise ValueError(
-            f"protocol 'public' has 20 labels per class, not {asked.labels_per_class}; "
+            f"protocol 'public' has 20 labels per class, not {request.labels_per_class}; "
             "choose 'cagcn' (40 or 60) or 'per-class' (any number)"
         )
     return Split(graph.splits["train"], graph.splits["val"], graph.splits["test"])
 
 
-def cagcn(graph: GraphArrays, asked: Request) -> Split:
-    rate = asked.labels_per_class
+def cagcn(graph: GraphArrays, request: Request) -> Split:
+    rate = request.labels_per_class
     if rate not in RATES:
         raise ValueError(
             f"protocol 'cagcn' has 20, 40 or 60 labels per class, not {rate}; choose 'per-class' for any number"
         )
-    if asked.name == "corafull":
+    if request.name == "corafull":
         with np.load(Path(__file__).parent / "data" / "corafull_cagcn.npz", allow_pickle=False) as lists:
             train, val, test = lists[f"train{rate}"], lists[f"val{rate}"], lists["test"]
         leaked, repeats = np.isin(test, train).sum(), len(val) - len(np.unique(val))
@@ -89,55 +89,55 @@ def cagcn(graph: GraphArrays, asked: Request) -> Split:
     return Split(np.concatenate([train, more]), val, test, (note,) if len(more) else ())
 
 
-def cagcn_clean(graph: GraphArrays, asked: Request) -> Split:
-    split = cagcn(graph, asked)
+def cagcn_clean(graph: GraphArrays, request: Request) -> Split:
+    split = cagcn(graph, request)
     test = split.test[~np.isin(split.test, split.train)]
     return Split(split.train, np.unique(split.val), test)
 
 
-def per_class(graph: GraphArrays, asked: Request) -> Split:
-    rate, order = asked.labels_per_class, _shuffled(graph, asked)
+def per_class(graph: GraphArrays, request: Request) -> Split:
+    rate, order = request.labels_per_class, _shuffled(graph, request)
     members = [order[graph.labels[order] == c] for c in range(graph.num_classes)]
     train = np.concatenate([nodes[: min(rate, len(nodes) // 2)] for nodes in members])
     small = sum(len(nodes) < 2 * rate for nodes in members)
     notes = [f"{small} classes have fewer than {2 * rate} nodes and give half of them to training"] if small else []
     # In this order the first nodes of small classes are all in training: validation would hardly have any.
-    rest = np.random.default_rng([asked.seed, asked.split, 1]).permutation(order[~np.isin(order, train)])
-    return _held_out(asked, train, rest, notes)
+    rest = np.random.default_rng([request.seed, request.split, 1]).permutation(order[~np.isin(order, train)])
+    return _held_out(request, train, rest, notes)
 
 
-def natural(graph: GraphArrays, asked: Request) -> Split:
-    order, count = _shuffled(graph, asked), asked.labels_per_class * graph.num_classes
-    return _held_out(asked, order[:count], order[count:], [])
+def natural(graph: GraphArrays, request: Request) -> Split:
+    order, count = _shuffled(graph, request), request.labels_per_class * graph.num_classes
+    return _held_out(request, order[:count], order[count:], [])
 
 
-def _shuffled(graph: GraphArrays, asked: Request) -> np.ndarray:
+def _shuffled(graph: GraphArrays, request: Request) -> np.ndarray:
     """The labelled nodes in random order."""
-    if asked.labels_per_class < 1:
-        raise ValueError(f"labels_per_class must be at least 1, not {asked.labels_per_class}")
-    return np.random.default_rng([asked.seed, asked.split]).permutation(np.flatnonzero(graph.labelled))
+    if request.labels_per_class < 1:
+        raise ValueError(f"labels_per_class must be at least 1, not {request.labels_per_class}")
+    return np.random.default_rng([request.seed, request.split]).permutation(np.flatnonzero(graph.labelled))
 
 
-def _held_out(asked: Request, train: np.ndarray, rest: np.ndarray, notes: list[str]) -> Split:
+def _held_out(request: Request, train: np.ndarray, rest: np.ndarray, notes: list[str]) -> Split:
     """500 of the rest for validation, at most half of it, and all others for test."""
     if len(rest) < 2:
-        rate = asked.labels_per_class
-        raise ValueError(f"{asked.name}: {rate} labels per class leave {len(rest)} nodes for validation and test")
+        rate = request.labels_per_class
+        raise ValueError(f"{request.name}: {rate} labels per class leave {len(rest)} nodes for validation and test")
     held = min(500, len(rest) // 2)
     notes = notes + ([f"only {held} validation nodes: the graph is too small for 500"] if held < 500 else [])
     return Split(np.sort(train), np.sort(rest[:held]), np.sort(rest[held:]), tuple(notes))
 
 
-def gats(graph: GraphArrays, asked: Request) -> Split:
-    number, fold = divmod(asked.split, 3)
-    path = asked.lists / f"gats_{asked.name}.npz" if asked.lists else None
+def gats(graph: GraphArrays, request: Request) -> Split:
+    number, fold = divmod(request.split, 3)
+    path = request.lists / f"gats_{request.name}.npz" if request.lists else None
     if path and path.exists():
         *folds, test = require_arrays(
             path, [f"split{number}_{part}" for part in ("fold0", "fold1", "fold2", "test")]
         ).values()
         notes: tuple[str, ...] = ()
     else:
-        folds, test = _gats_rule(graph, np.random.default_rng([asked.seed, number]))
+        folds, test = _gats_rule(graph, np.random.default_rng([request.seed, number]))
         notes = ("GATS's published lists are not at hand: drawn by its rule with our own seed",)
     train = np.concatenate([folds[k] for k in range(3) if k != fold])
     return Split(train, folds[fold], test, notes)
@@ -153,43 +153,43 @@ def _gats_rule(graph: GraphArrays, rng: np.random.Generator) -> tuple[list[np.nd
     return [dealt[k::3] for k in range(3)], np.concatenate([nodes[: int(0.85 * len(nodes))] for nodes in left])
 
 
-def geom_gcn(graph: GraphArrays, asked: Request) -> Split:
+def geom_gcn(graph: GraphArrays, request: Request) -> Split:
     masks = graph.splits
     if "train_masks" not in masks:
-        path = asked.lists / f"geomgcn_{asked.name}.npz" if asked.lists else None
+        path = request.lists / f"geomgcn_{request.name}.npz" if request.lists else None
         if path is None or not path.exists():
             raise ValueError(
-                f"protocol 'geom-gcn' for {asked.name} needs geom-gcn's lists: set GRAPHCAL_DATA to a folder "
-                f"that has splits/geomgcn_{asked.name}.npz"
+                f"protocol 'geom-gcn' for {request.name} needs geom-gcn's lists: set GRAPHCAL_DATA to a folder "
+                f"that has splits/geomgcn_{request.name}.npz"
             )
         masks = require_arrays(path, ("train_masks", "val_masks", "test_masks"))
         check_splits(masks, graph.num_nodes, path)
-    train, val, test = (np.flatnonzero(masks[f"{part}_masks"][asked.split]) for part in ("train", "val", "test"))
+    train, val, test = (np.flatnonzero(masks[f"{part}_masks"][request.split]) for part in ("train", "val", "test"))
     return Split(train, val, test)
 
 
-def _shares(graph: GraphArrays, asked: Request, train: float, val: float) -> Split:
+def _shares(graph: GraphArrays, request: Request, train: float, val: float) -> Split:
     """A random partition of the labelled nodes; what is left after training and validation is test."""
-    order = np.random.default_rng([asked.seed, asked.split]).permutation(np.flatnonzero(graph.labelled))
+    order = np.random.default_rng([request.seed, request.split]).permutation(np.flatnonzero(graph.labelled))
     a, b = round(train * len(order)), round((train + val) * len(order))
     return Split(np.sort(order[:a]), np.sort(order[a:b]), np.sort(order[b:]))
 
 
-def linkx(graph: GraphArrays, asked: Request) -> Split:
-    path = asked.lists / f"linkx_{asked.name}.npz" if asked.lists else None
+def linkx(graph: GraphArrays, request: Request) -> Split:
+    path = request.lists / f"linkx_{request.name}.npz" if request.lists else None
     if path and path.exists():
         train, val, test = require_arrays(
-            path, [f"split{asked.split}_{part}" for part in ("train", "val", "test")]
+            path, [f"split{request.split}_{part}" for part in ("train", "val", "test")]
         ).values()
         return Split(train, val, test)
-    order = np.random.default_rng([asked.seed, asked.split]).permutation(np.flatnonzero(graph.labelled))
+    order = np.random.default_rng([request.seed, request.split]).permutation(np.flatnonzero(graph.labelled))
     a, b = int(0.50 * len(order)), int(0.50 * len(order)) + int(0.25 * len(order))  # LINKX rounds down
     note = "LINKX's published lists are not at hand: drawn by its rule with our own seed"
     return Split(np.sort(order[:a]), np.sort(order[a:b]), np.sort(order[b:]), (note,))
 
 
-def random(graph: GraphArrays, asked: Request) -> Split:
-    return _shares(graph, asked, 0.20, 0.10)
+def random(graph: GraphArrays, request: Request) -> Split:
+    return _shares(graph, request, 0.20, 0.10)
 
 
 def stratified(labels: np.ndarray, rng: np.random.Generator) -> Split:
@@ -249,22 +249,22 @@ def fitting(name: str) -> list[str]:
     return [key for key, protocol in PROTOCOLS.items() if name in protocol.fits]
 
 
-def draw(protocol: str, graph: GraphArrays, asked: Request) -> Split:
+def draw(protocol: str, graph: GraphArrays, request: Request) -> Split:
     """The split of a protocol, with nodes that have no label taken out of every list."""
     if protocol not in PROTOCOLS:
         raise ValueError(f"unknown protocol {protocol!r}; {choices(protocol, PROTOCOLS)}")
     rule = PROTOCOLS[protocol]
-    if asked.name not in rule.fits:
+    if request.name not in rule.fits:
         raise ValueError(
-            f"protocol {protocol!r} does not fit {asked.name}; choose among {', '.join(fitting(asked.name))}"
+            f"protocol {protocol!r} does not fit {request.name}; choose among {', '.join(fitting(request.name))}"
         )
-    if asked.split < 0 or (rule.splits is not None and asked.split >= rule.splits):
-        known = "any number from 0" if rule.splits is None else f"0 to {rule.splits - 1}"
-        raise ValueError(f"protocol {protocol!r} has no split {asked.split}; choose {known}")
-    split = rule.draw(graph, asked)
+    if request.split < 0 or (rule.splits is not None and request.split >= rule.splits):
+        valid = "any number from 0" if rule.splits is None else f"0 to {rule.splits - 1}"
+        raise ValueError(f"protocol {protocol!r} has no split {request.split}; choose {valid}")
+    split = rule.draw(graph, request)
     labelled = graph.labelled
     for part in ("train", "val", "test"):
-        check_ids(getattr(split, part), graph.num_nodes, f"protocol {protocol!r} for {asked.name}", part)
+        check_ids(getattr(split, part), graph.num_nodes, f"protocol {protocol!r} for {request.name}", part)
     train, val, test = (part[labelled[part]] for part in (split.train, split.val, split.test))
     left_out = sum(len(part) for part in (split.train, split.val, split.test)) - len(train) - len(val) - len(test)
     notes = (f"{left_out} nodes without a label were taken out of the published lists",) if left_out else ()

@@ -29,9 +29,9 @@ class TableFile:
         """These columns; ``each`` is the memory that one of their values will take."""
         missing = sorted(set(names).difference(self.names))
         if missing:
-            found = ", ".join(self.names)
+            columns = ", ".join(self.names)
             raise ValueError(
-                f"{self.path}: no column {missing[0]!r}; its columns are {found}. Name yours: --columns id=NAME, in Python "
+                f"{self.path}: no column {missing[0]!r}; its columns are {columns}. Name yours: --columns id=NAME, in Python "
                 "id_column=NAME"
             )
         with reading(self.path, "a sound table"):
@@ -53,11 +53,11 @@ def _read_parquet(path: Path, names: list[str], each: int) -> pa.Table:
 
 def open_table(folder: Path, stem: str, delimiter: str) -> TableFile:
     """nodes or edges, whichever of the two formats is there."""
-    found = [path for path in (folder / f"{stem}.parquet", folder / f"{stem}.csv") if path.exists()]
-    if len(found) != 1:
-        what = "both are there, remove one" if found else "neither is there"
+    candidates = [path for path in (folder / f"{stem}.parquet", folder / f"{stem}.csv") if path.exists()]
+    if len(candidates) != 1:
+        what = "both are there, remove one" if candidates else "neither is there"
         raise ValueError(f"{folder}: expected {stem}.parquet or {stem}.csv; {what}")
-    path = check_regular(found[0])
+    path = check_regular(candidates[0])
     if path.stat().st_size == 0:
         raise ValueError(f"{path}: the file is empty")
     if path.suffix == ".parquet":

@@ -118,9 +118,11 @@ def first_product(x: Features, hop: Sparse | None, weight: Tensor) -> Tensor:
     return product if hop is None else spmm(hop, product)
 
 
-def differentiable_first_product(x: Features, hop: Sparse | None, weight: Tensor, known: Tensor | None) -> Tensor:
+def differentiable_first_product(
+    x: Features, hop: Sparse | None, weight: Tensor, product_cache: Tensor | None
+) -> Tensor:
     """The same with a gradient in W; a value that is known already is not computed again."""
-    product: Tensor = _FirstProduct.apply(weight, x, hop, known)  # type: ignore[no-untyped-call]
+    product: Tensor = _FirstProduct.apply(weight, x, hop, product_cache)  # type: ignore[no-untyped-call]
     return product
 
 
@@ -128,9 +130,9 @@ class _FirstProduct(torch.autograd.Function):
     """The gradient in W is X^T A^T G."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, x: Features, hop: Sparse | None, known: Tensor | None) -> Tensor:
+    def forward(ctx: Any, weight: Tensor, x: Features, hop: Sparse | None, product_cache: Tensor | None) -> Tensor:
         ctx.x, ctx.hop = x, hop
-        return first_product(x, hop, weight) if known is None else known.view_as(known)
+        return first_product(x, hop, weight) if product_cache is None else product_cache.view_as(product_cache)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:

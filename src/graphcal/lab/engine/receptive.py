@@ -88,9 +88,9 @@ class ReceptiveField:
             if self.fills_cache:
                 self.first_products.put(weight, kind, product)
             return product
-        known = self.first_products.get(weight, kind)
+        cached = self.first_products.get(weight, kind)
         rows = x.shape[0] if hop is None else hop.shape[0]
-        return differentiable_first_product(x, hop, weight, None if known is None else known[:, :rows])
+        return differentiable_first_product(x, hop, weight, None if cached is None else cached[:, :rows])
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,9 +42,9 @@ def row_slice(matrix: Tensor, rows: Tensor, logits: Tensor) -> RowSlice:
     read = torch.zeros(matrix.shape[1], dtype=torch.bool, device=rows.device)
     read[col] = True
     cols = canonical_order(logits, read)
-    place = torch.empty(matrix.shape[1], dtype=torch.long, device=rows.device)
-    place[cols] = torch.arange(len(cols), device=rows.device)
-    return RowSlice(_sparse(row, place[col], value.to(logits.dtype), (len(rows), len(cols))), cols)
+    position = torch.empty(matrix.shape[1], dtype=torch.long, device=rows.device)
+    position[cols] = torch.arange(len(cols), device=rows.device)
+    return RowSlice(_sparse(row, position[col], value.to(logits.dtype), (len(rows), len(cols))), cols)
 
 
 def feature_rows(x: Tensor, rows: Tensor, like: Tensor) -> RowSlice | Tensor:

@@ -102,12 +102,12 @@ class Explanation:
     @property
     def sentence(self) -> str:
         """The explanation in words."""
-        (_, own), (_, other), (_, rest), (_, bias), _ = self.lead_terms
+        (_, same_class), (_, other), (_, rest), (_, bias), _ = self.lead_terms
         predicted, second = self.class_names[self.pred], self.class_names[self.runner_up]
         text = (
             f"Node {self.name} is class {predicted} with confidence {self.confidence:.2f}, more than {self.rank:.0%} of all "
             f"nodes. {_place(self.hops)} It leads class {second} by {self.lead:.2f} logits: training nodes of its own "
-            f"class give {own:+.2f}, those of class {second} {other:+.2f}, all others {rest:+.2f}, the bias {bias:+.2f}."
+            f"class give {same_class:+.2f}, those of class {second} {other:+.2f}, all others {rest:+.2f}, the bias {bias:+.2f}."
         )
         if self.calibrated is not None:
             verb = "raises" if self.calibrated > self.confidence else "lowers"
@@ -167,28 +167,30 @@ def explain_many(
     with torch.no_grad():
         after = None if calibration is None else calibration(out).double()  # (N, C)
     labels = out.graph.y[parts.train_nodes]
-    found = []
+    explanations = []
     for row, node in enumerate(nodes):
         pred, runner_up = out.logits[node].topk(2).indices.tolist()
         weight = parts.coefficients[:, pred] - parts.coefficients[:, runner_up]  # (n,)
         shares = parts.similarity[row] * weight  # (n,)
         linear = out.logits[node].double() - parts.bias
-        own = None if after is None else after[node]  # (C,)
+        node_log_probs = None if after is None else after[node]  # (C,)
         pushing = _pushes(out, node, parts, shares, weight, pushes)
-        found.append(
+        explanations.append(
             Explanation(
                 node=node,
                 pred=pred,
                 runner_up=runner_up,
                 confidence=float(conf[node]),
                 rank=float((conf < conf[node]).double().mean()),
-                calibrated=None if own is None else float(own[pred].exp()),
-                calibrated_lead=None if own is None else float(own[pred] - own[runner_up]),
+                calibrated=None if node_log_probs is None else float(node_log_probs[pred].exp()),
+                calibrated_lead=None
+                if node_log_probs is None
+                else float(node_log_probs[pred] - node_log_probs[runner_up]),
                 calibration=None if calibration is None else repr(calibration),
                 hops=int(facts.hops[node]),
                 degree=int(facts.degree[node]),
                 agreement=float(agreement[node]),
-                classes=_class_terms(out, node, row, parts, probs[node], own),
+                classes=_class_terms(out, node, row, parts, probs[node], node_log_probs),
                 pushes_for=tuple(p for p in pushing if p.push > 0)[:pushes],
                 pushes_against=tuple(p for p in reversed(pushing) if p.push < 0)[:pushes],
                 by_class={int(c): float(shares[labels == c].sum()) for c in labels.unique()},
@@ -199,7 +201,7 @@ def explain_many(
                 class_names=tuple(class_name(out.graph, c) for c in range(out.num_classes)),
             )
         )
-    return found
+    return explanations
 
 
 def _spread(values: Tensor) -> Tensor:
@@ -232,12 +234,12 @@ def _pushes(out: Outputs, node: int, parts: Decomposition, shares: Tensor, weigh
     """The ``most`` training nodes on either side, from the strongest for the predicted class to the strongest against it."""
     _, hidden = final_and_hidden(out)
     order = shares.argsort(descending=True)
-    chosen = order if len(order) <= 2 * most else torch.cat([order[:most], order[-most:]])
-    train_nodes = parts.train_nodes[chosen]
+    selected = order if len(order) <= 2 * most else torch.cat([order[:most], order[-most:]])
+    train_nodes = parts.train_nodes[selected]
     start = torch.zeros(out.num_nodes, dtype=torch.bool)
     start[node] = True
     hops = hops_from(start, structure(out.graph).edge_index)[train_nodes]
     cosine = cosine_similarity(hidden[train_nodes], hidden[node][None])
-    columns = (train_nodes, out.graph.y[train_nodes], shares[chosen], weight[chosen], cosine, hops)
+    columns = (train_nodes, out.graph.y[train_nodes], shares[selected], weight[selected], cosine, hops)
     names = [node_name(out.graph, n) for n in train_nodes.tolist()]
     return [Push(*row) for row in zip(*(column.tolist() for column in columns), names)]

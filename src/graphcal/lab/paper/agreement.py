@@ -75,8 +75,8 @@ class Compared:
 
     @property
     def key(self) -> Key:
-        place = (self.dataset, self.labels_per_class or "20", self.backbone.removesuffix("-cagcn"))
-        return (*place, self.metric, self.column)
+        axis_values = (self.dataset, self.labels_per_class or "20", self.backbone.removesuffix("-cagcn"))
+        return (*axis_values, self.metric, self.column)
 
 
 @dataclass(frozen=True)
@@ -86,14 +86,14 @@ class PublishedEntry:
     cells: tuple[Compared, ...]
 
     @property
-    def chosen(self) -> Compared:
+    def compared(self) -> Compared:
         """The network behind the published rows (gat-cagcn, where both are called GAT), in the table printed first."""
         return min(self.cells, key=lambda cell: (not cell.backbone.endswith("-cagcn"), ORDER.index(cell.table)))
 
     @property
     def where(self) -> str:
         """The paper's table."""
-        return self.chosen.table
+        return self.compared.table
 
 
 def read_cells(folder: Path) -> list[Compared]:
@@ -112,9 +112,9 @@ def read_cells(folder: Path) -> list[Compared]:
 def _compared(table: str, metric: str, line: dict[str, str]) -> Compared:
     ours = Sample(float(line[f"{metric}_mean"]), float(line[f"{metric}_sd"]), int(line["runs"]))
     printed = line["published_mean"], line["published_sd"]
-    place = line["dataset"], line.get("labels_per_class", ""), line.get("backbone", "")
+    axis_values = line["dataset"], line.get("labels_per_class", ""), line.get("backbone", "")
     published = Sample(float(printed[0]), float(printed[1]), PAPER_RUNS)
-    return Compared(table, metric, *place, line["method"], line["title"], ours, published, printed)
+    return Compared(table, metric, *axis_values, line["method"], line["title"], ours, published, printed)
 
 
 def distinct(compared: Iterable[Compared]) -> list[PublishedEntry]:
@@ -124,7 +124,7 @@ def distinct(compared: Iterable[Compared]) -> list[PublishedEntry]:
         groups.setdefault(cell.key, []).append(cell)
     entries = [PublishedEntry(tuple(group)) for group in groups.values()]
     columns = list(TITLES)
-    return sorted(entries, key=lambda entry: (ORDER.index(entry.where), columns.index(entry.chosen.column)))
+    return sorted(entries, key=lambda entry: (ORDER.index(entry.where), columns.index(entry.compared.column)))
 
 
 def count_published() -> int:
@@ -134,8 +134,8 @@ def count_published() -> int:
     keys = set()
     for table, axes in tables["axes"].items():
         backbone = table if table in ("gcn", "gat") else ""
-        for place, row in rows_of(tables[table], len(axes)):
-            at = dict(zip(axes, place))
+        for axis_values, row in rows_of(tables[table], len(axes)):
+            at = dict(zip(axes, axis_values))
             what = "accuracy" if table == "accuracy" else "ece"
             name = (at["dataset"], at.get("labels_per_class", 20), at.get("backbone", backbone), what)
             keys |= {(*name, column) for column in row}
@@ -144,14 +144,14 @@ def count_published() -> int:
 
 def tally(entries: Sequence[PublishedEntry]) -> Counter[str]:
     """How many entries are equivalent, differ, or are open; and by stricter, looser and older rules."""
-    chosen = [entry.chosen for entry in entries]
-    count = Counter(cell.verdict for cell in chosen)
-    count["narrow"] = sum(cell.gap.verdict(NARROW) == "equivalent" for cell in chosen)
-    count["welch"] = sum(cell.gap.p >= LEVEL for cell in chosen)
-    count["deviations"] = sum(cell.within_deviations for cell in chosen)
+    compared = [entry.compared for entry in entries]
+    count = Counter(cell.verdict for cell in compared)
+    count["narrow"] = sum(cell.gap.verdict(NARROW) == "equivalent" for cell in compared)
+    count["welch"] = sum(cell.gap.p >= LEVEL for cell in compared)
+    count["deviations"] = sum(cell.within_deviations for cell in compared)
     count["all"] = sum(all(cell.verdict == "equivalent" for cell in entry.cells) for entry in entries)
     count["any"] = sum(any(cell.verdict == "equivalent" for cell in entry.cells) for entry in entries)
-    count["holm"] = sum(p < LEVEL for p in holm([cell.gap.p for cell in chosen]))
+    count["holm"] = sum(p < LEVEL for p in holm([cell.gap.p for cell in compared]))
     return count
 
 
@@ -162,13 +162,13 @@ def by_method(entries: Sequence[PublishedEntry]) -> Grid:
     """Counts, bias with its interval, and the sign test, for every column of every table of the paper."""
     groups: dict[tuple[str, str], list[Compared]] = {}
     for entry in entries:
-        groups.setdefault((entry.where, entry.chosen.column), []).append(entry.chosen)
+        groups.setdefault((entry.where, entry.compared.column), []).append(entry.compared)
     body = []
     for (table, column), group in groups.items():
-        verdicts, found = Counter(cell.verdict for cell in group), bias([cell.gap.value for cell in group])
-        interval = f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
+        verdicts, summary = Counter(cell.verdict for cell in group), bias([cell.gap.value for cell in group])
+        interval = f"{summary.mean:+.2f} [{summary.low:+.2f}, {summary.high:+.2f}]"
         counts = [str(len(group)), *(str(verdicts[name]) for name in ("equivalent", "open", "differs"))]
-        body.append(cells([table, TITLES[column], *counts, interval, f"{found.above}", f"{found.p_sign:.2g}"]))
+        body.append(cells([table, TITLES[column], *counts, interval, f"{summary.above}", f"{summary.p_sign:.2g}"]))
     header = ["table", "method", "entries", "equivalent", "open", "differ", "bias [95 %]", "above", "sign test p"]
     return Grid(header, body, range(2))
 
@@ -178,15 +178,15 @@ def by_graph(entries: Sequence[PublishedEntry], table: str) -> Grid:
     groups: dict[str, dict[str, list[MeanDifference]]] = {}
     for entry in entries:
         if entry.where == table:
-            chosen = entry.chosen
-            groups.setdefault(chosen.column, {}).setdefault(chosen.dataset, []).append(chosen.gap)
+            compared = entry.compared
+            groups.setdefault(compared.column, {}).setdefault(compared.dataset, []).append(compared.gap)
     body = []
     for column, graphs in groups.items():
         line = []
         for graph in GRAPHS:
-            found = combine(graphs[graph])
-            low, high = found.interval()
-            line.append(f"{found.value:+.2f} [{low:+.2f}, {high:+.2f}]" + ("" if found.p >= LEVEL else " ≠"))
+            summary = combine(graphs[graph])
+            low, high = summary.interval()
+            line.append(f"{summary.value:+.2f} [{low:+.2f}, {high:+.2f}]" + ("" if summary.p >= LEVEL else " ≠"))
         body.append(cells([TITLES[column], *line]))
     return Grid(["method", *GRAPHS], body)
 
@@ -194,16 +194,16 @@ def by_graph(entries: Sequence[PublishedEntry], table: str) -> Grid:
 def list_differences(entries: Iterable[PublishedEntry]) -> Grid:
     body = []
     for entry in entries:
-        cell = entry.chosen
+        cell = entry.compared
         if cell.verdict != "differs":
             continue
-        place = ", ".join(filter(None, (cell.dataset, cell.labels_per_class, cell.backbone)))
+        axis_values = ", ".join(filter(None, (cell.dataset, cell.labels_per_class, cell.backbone)))
         ours, gap = f"{cell.ours.mean:.2f} ± {cell.ours.sd:.2f}", cell.gap
         others = sum(other.verdict != "differs" for other in entry.cells)
         beside = f"{others} of {len(entry.cells)}" if len(entry.cells) > 1 else ""
         line = [
             cell.table,
-            place,
+            axis_values,
             cell.title,
             ours,
             " ± ".join(cell.printed),

@@ -60,11 +60,11 @@ def grid_by_graph(runs: RunFiles) -> Grid:
         for graph in GRAPHS:
             line = [backbone, graph]
             for metric in MEASURES:
-                found = difference(runs, table, "scar-paper", "scar-recipe-ts", metric, graph, backbone)
+                summary = difference(runs, table, "scar-paper", "scar-recipe-ts", metric, graph, backbone)
                 digits = metric_of(metric.removeprefix("all_")).digits
-                low, high = found.interval()
-                mark = "" if found.p >= LEVEL else " ✓" if found.value < 0 else " ✗"
-                line.append(f"{found.value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]{mark}")
+                low, high = summary.interval()
+                mark = "" if summary.p >= LEVEL else " ✓" if summary.value < 0 else " ✗"
+                line.append(f"{summary.value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]{mark}")
             body.append(cells(line))
     return Grid(["network", "graph", *MEASURES.values()], body, range(2))
 
@@ -85,31 +85,37 @@ NOT_THE_PAPERS = {
 def places(preset: Preset, without: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
     """The rows of a table that the paper has too and that can be had."""
     for values in product(*preset.axes.values()):
-        place = dict(zip(preset.axes, values))
-        ours = any(place.get(axis) in names for axis, names in NOT_THE_PAPERS.items())
-        if place["dataset"] not in without and not ours:
-            yield place
+        axis_values = dict(zip(preset.axes, values))
+        ours = any(axis_values.get(axis) in names for axis, names in NOT_THE_PAPERS.items())
+        if axis_values["dataset"] not in without and not ours:
+            yield axis_values
 
 
-def is_complete(runs: RunFiles, preset: Preset, place: Mapping[str, Any]) -> bool:
+def is_complete(runs: RunFiles, preset: Preset, axis_values: Mapping[str, Any]) -> bool:
     """Every column of the preset has all its runs in this row."""
-    row = tuple((axis, str(place[axis])) for axis in preset.axes)
+    row = tuple((axis, str(axis_values[axis])) for axis in preset.axes)
     there = {method: len(runs.at(preset.name, row, method, "ece")) for method in runs.methods(preset.name, row)}
-    wanted = [method for method in preset.methods if left_out(preset, place, method) is None]
+    wanted = [method for method in preset.methods if left_out(preset, axis_values, method) is None]
     return all(there.get(method) == preset.runs for method in wanted)
 
 
-def name_of(place: Mapping[str, Any]) -> str:
+def name_of(axis_values: Mapping[str, Any]) -> str:
     """Graph, labels and network, in this order, however the table has them."""
-    return " ".join(str(place[axis]) for axis in ("dataset", "labels_per_class", "backbone") if axis in place)
+    return " ".join(
+        str(axis_values[axis]) for axis in ("dataset", "labels_per_class", "backbone") if axis in axis_values
+    )
 
 
 def grid_of_fair_rows(runs: RunFiles) -> Grid:
     body = []
     for table, fair, without in TABLES:
         preset = read_preset(fair)
-        names = {name_of(place): place for place in places(read_preset(table), without)}
-        done = [name for name, place in names.items() if _has(preset, place) and is_complete(runs, preset, place)]
+        names = {name_of(axis_values): axis_values for axis_values in places(read_preset(table), without)}
+        done = [
+            name
+            for name, axis_values in names.items()
+            if _has(preset, axis_values) and is_complete(runs, preset, axis_values)
+        ]
         left = [name for name in names if name not in done]
         listed = [", ".join(some) or "none" for some in (done, left)]
         count = f"{len(done)} of {len(names)}"
@@ -119,14 +125,14 @@ def grid_of_fair_rows(runs: RunFiles) -> Grid:
 
 def _core_time(page: Path) -> str:
     """What the finished rows took, as their own page says; a table that was published in parts says it of each."""
-    found = re.findall(r"\bComputing time: (.+?) of one core", page.read_text(encoding="utf-8"))
-    if not found:
+    times = re.findall(r"\bComputing time: (.+?) of one core", page.read_text(encoding="utf-8"))
+    if not times:
         raise ValueError(f"{page} does not say its computing time")
-    return " + ".join(found)
+    return " + ".join(times)
 
 
-def _has(preset: Preset, place: Mapping[str, Any]) -> bool:
-    return all(place.get(axis) in values for axis, values in preset.axes.items())
+def _has(preset: Preset, axis_values: Mapping[str, Any]) -> bool:
+    return all(axis_values.get(axis) in values for axis, values in preset.axes.items())
 
 
 CITATION = ("cora", "citeseer", "pubmed")
@@ -156,30 +162,30 @@ def _mean(runs: RunFiles, table: str, method: str, metric: str, backbone: str = 
 
 def _numbers(runs: RunFiles) -> str:
     entries = distinct(read_cells(runs.folder))
-    scar = [e.chosen for e in entries if e.where in ("table-gcn", "table-gat") and e.chosen.method == "scar-paper"]
-    found, verdicts = bias([cell.gap.value for cell in scar]), [cell.verdict for cell in scar]
+    scar = [e.compared for e in entries if e.where in ("table-gcn", "table-gat") and e.compared.method == "scar-paper"]
+    summary, verdicts = bias([cell.gap.value for cell in scar]), [cell.verdict for cell in scar]
     text, fit = ([_mean(runs, table, m, "ece", net) for table, net in FAIR] for m in ("scar-text", "scar-fit"))
-    own = [printed_means(table, "scar", CITATION).mean() for table in ("gcn", "gat")]
+    published_mean = [printed_means(table, "scar", CITATION).mean() for table in ("gcn", "gat")]
     return (
         f"**SCAR's numbers nearly reproduce.** With its published settings {verdicts.count('equivalent')} of "
         f"{len(scar)} ECEs are shown to be "
-        f"within one point of the published value, {verdicts.count('differs')} differ; but {found.above} of "
-        f"{found.entries} are above it, by "
-        f"{found.mean:.2f} on average [{found.low:.2f}, {found.high:.2f}] (sign test p = {found.p_sign:.1g}). By the "
+        f"within one point of the published value, {verdicts.count('differs')} differ; but {summary.above} of "
+        f"{summary.entries} are above it, by "
+        f"{summary.mean:.2f} on average [{summary.low:.2f}, {summary.high:.2f}] (sign test p = {summary.p_sign:.1g}). By the "
         f"paper's text alone, without what only its code says, it has {text[0]:.1f} (GCN) and "
-        f"{text[1]:.1f} (GAT), published {own[0]:.1f} and {own[1]:.1f}; with everything fitted on "
+        f"{text[1]:.1f} (GAT), published {published_mean[0]:.1f} and {published_mean[1]:.1f}; with everything fitted on "
         f"validation, weights without a cap, {fit[0]:.1f} and {fit[1]:.1f}."
     )
 
 
 def _comparison(runs: RunFiles) -> str:
     gcn, gat = _mean(runs, "table-gcn", "ts", "ece"), _mean(runs, "table-gat", "ts", "ece", "gat-cagcn")
-    own = [printed_means(table, "ts", CITATION).mean() for table in ("gcn", "gat")]
+    published_mean = [printed_means(table, "ts", CITATION).mean() for table in ("gcn", "gat")]
     return (
         "**The comparison does not.** Uncal. and SCAR belong to different training recipes, the GAT rows to two "
         "networks, and the "
         f"published TS was fitted under dropout: fitted exactly it has {gcn:.1f} (GCN) and {gat:.1f} (GAT), published "
-        f"{own[0]:.1f} and {own[1]:.1f}."
+        f"{published_mean[0]:.1f} and {published_mean[1]:.1f}."
     )
 
 
@@ -233,11 +239,11 @@ def _components(runs: RunFiles) -> str:
         float(runs.values("table-ablation", m, "ece", dataset="cora", backbone="gcn").mean())
         for m in ("scar-clc", "scar-nlc")
     )
-    own = [printed_means("ablation", c, ["cora"])[0] for c in ("clc", "nlc")]
+    published_mean = [printed_means("ablation", c, ["cora"])[0] for c in ("clc", "nlc")]
     return (
         f"**Its components** alone, at the published settings, leave {clc:.1f} (CLC) and {nlc:.1f} (NLC) on Cora, not "
         "the published "
-        f"{own[0]:.1f} and {own[1]:.1f}: each row of that table was tuned apart."
+        f"{published_mean[0]:.1f} and {published_mean[1]:.1f}: each row of that table was tuned apart."
     )
 
 
@@ -255,18 +261,18 @@ def _decay(runs: RunFiles) -> str:
 
 def _bases(runs: RunFiles) -> str:
     entries = [e for e in distinct(read_cells(runs.folder)) if e.where in ("table-hetero", "table-backbones")]
-    base = [e.chosen.verdict for e in entries if e.chosen.method == "uncal"]
+    base = [e.compared.verdict for e in entries if e.compared.method == "uncal"]
     differ, bases = base.count("differs"), len(base)
     fair = ("fair-hetero", "fair-backbones")
     ece, nll = (np.concatenate([runs.gaps(t, "scar-fit", "ts", m) for t in fair]) for m in ("ece", "nll"))
     where = {"dataset": "cora", "backbone": "fagcn"}
     fit = runs.values("fair-backbones", "scar-fit", "ece", **where).mean()
     grid = runs.values("table-backbones", "scar-val", "ece", **where).mean()
-    own = printed_means("backbones", "scar", ["cora"])[0]  # FAGCN's is the first of its rows
+    published_mean = printed_means("backbones", "scar", ["cora"])[0]  # FAGCN's is the first of its rows
     return (
         f"**Heterophilic graphs, FAGCN, GCNII**: base models are not specified, and {differ} of {bases} differ "
         f"from ours. SCAR with fitted weights has a lower ECE than TS in {(ece < 0).sum()} of {len(ece)} rows and a "
-        f"lower NLL in {(nll < 0).sum()}. FAGCN on Cora ends at {fit:.1f} (published {own:.1f}); version 0.1's "
+        f"lower NLL in {(nll < 0).sum()}. FAGCN on Cora ends at {fit:.1f} (published {published_mean:.1f}); version 0.1's "
         f"{grid:.1f} was the end of its own grid."
     )
 
@@ -325,9 +331,9 @@ def answer(folder: Path) -> str:
 def fill(text: str, name: str, content: str, where: Path) -> str:
     """The text with what stands between <!-- name --> and <!-- /name --> replaced."""
     opening, closing = f"<!-- {name} -->", f"<!-- /{name} -->"
-    before, found, rest = text.partition(opening)
+    before, opened, rest = text.partition(opening)
     _, ended, after = rest.partition(closing)
-    if not found or not ended:
+    if not opened or not ended:
         raise ValueError(f"{where} has no place for the {name}: {opening} ... {closing}")
     return f"{before}{opening}\n\n{content}\n\n{closing}{after}"
 

@@ -137,9 +137,9 @@ def curves(runs: RunFiles, one: Mapping[str, Any]) -> tuple[Gaps, str]:
     def curve(method: str) -> dict[str, list[tuple[str, float]]]:
         points: dict[str, list[tuple[str, float]]] = {}
         for table, row in _rows(runs, one, [method]):
-            place = dict(row)
-            x = place.get(one.get("axis", ""), "")
-            points.setdefault(place["dataset"], []).append((x, _mean(runs, table, row, method, one["metric"])))
+            axis_values = dict(row)
+            x = axis_values.get(one.get("axis", ""), "")
+            points.setdefault(axis_values["dataset"], []).append((x, _mean(runs, table, row, method, one["metric"])))
         return points
 
     a = curve(one["a"])
@@ -166,9 +166,9 @@ def ordered(runs: RunFiles, one: Mapping[str, Any]) -> tuple[Gaps, str]:
 
 def printed(one: Mapping[str, Any]) -> tuple[Gaps, str]:
     """A mean of the paper's own tables beside the number in its text."""
-    own = np.concatenate([printed_means(t, one["b"]) - printed_means(t, one["a"]) for t in one["printed"]])
-    equal = round(float(own.mean()), one["digits"]) == one["value"]
-    return [("paper", 1.0 if equal else -1.0)], f"{own.mean():.2f}, stated {one['value']:g}"
+    published_gap = np.concatenate([printed_means(t, one["b"]) - printed_means(t, one["a"]) for t in one["printed"]])
+    equal = round(float(published_gap.mean()), one["digits"]) == one["value"]
+    return [("paper", 1.0 if equal else -1.0)], f"{published_gap.mean():.2f}, stated {one['value']:g}"
 
 
 def find(runs: RunFiles, one: Mapping[str, Any]) -> tuple[Gaps, str]:

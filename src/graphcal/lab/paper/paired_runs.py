@@ -80,8 +80,8 @@ def compared_in_row(runs: RunFiles, table: str, row: Row) -> Iterator[PairedRuns
             m: runs.at(table, row, m, metric) - runs.at(table, row, reference_of(m, there), metric) for m in methods
         }
         for (m, gap), p in zip(gaps.items(), holm([paired_p(gap) for gap in gaps.values()])):
-            place = " ".join(value for _, value in row)
-            yield PairedRuns(table, place, metric, m, reference_of(m, there), f"{gap.mean():.6f}", f"{p:.6f}")
+            row_name = " ".join(value for _, value in row)
+            yield PairedRuns(table, row_name, metric, m, reference_of(m, there), f"{gap.mean():.6f}", f"{p:.6f}")
 
 
 def rows_of(runs: RunFiles, table: str) -> list[Row]:

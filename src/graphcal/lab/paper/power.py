@@ -57,8 +57,8 @@ def find_power(scale: float, sets: int = 200, nodes: int = 1000, draws: int = 20
 def main(sets: int = typer.Option(200, help="Test sets of 1,000 nodes.")) -> None:
     print("| true error, points | told apart by ECE | by NLL |\n|---:|---:|---:|")
     for scale in (0.91, 0.85, 0.78):
-        found = find_power(scale, sets)
-        print(f"| {found.error:.1f} | {found.by_ece:.0%} | {found.by_nll:.0%} |", flush=True)
+        power = find_power(scale, sets)
+        print(f"| {power.error:.1f} | {power.by_ece:.0%} | {power.by_nll:.0%} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -44,17 +44,17 @@ class RunFiles:
     def rows(self, table: str, *methods: str, **where: object) -> list[Row]:
         """Rows that have every one of the methods, and these values."""
         wanted = {axis: _several(value) for axis, value in where.items()}
-        found = dict.fromkeys(row for row, _ in self._table(table))
+        rows = dict.fromkeys(row for row, _ in self._table(table))
         return [
             row
-            for row in found
+            for row in rows
             if all((row, method) in self._table(table) for method in methods)
             and all(dict(row)[axis] in values for axis, values in wanted.items())
         ]
 
     def methods(self, table: str, row: Row) -> list[str]:
         """The methods of a row, in the order of the file."""
-        return [method for place, method in self._table(table) if place == row]
+        return [method for row_key, method in self._table(table) if row_key == row]
 
     def splits(self, table: str, rows: Sequence[Row]) -> int:
         """How many splits the runs of these rows have; 1: the same test nodes everywhere."""

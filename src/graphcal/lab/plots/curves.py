@@ -38,8 +38,8 @@ def draw_curves(x: Sequence[float], curves: Mapping[str, Curve], ax: Axes, floor
         above = any(
             0 < floor[0] - mean[0] < floor[0] / 2 for mean, _ in curves.values()
         )  # where no curve is in the way
-        place: dict[str, Any] = {"xytext": (0, 3), "va": "bottom"} if above else {"xytext": (0, -3), "va": "top"}
-        ax.annotate("floor", (x[0], floor[0]), textcoords="offset points", alpha=0.7, fontsize=7, **place)
+        position: dict[str, Any] = {"xytext": (0, 3), "va": "bottom"} if above else {"xytext": (0, -3), "va": "top"}
+        ax.annotate("floor", (x[0], floor[0]), textcoords="offset points", alpha=0.7, fontsize=7, **position)
     ends = []
     for k, (name, (mean, sd)) in enumerate(curves.items()):
         shown = COLOURS[k % len(COLOURS)]
@@ -60,9 +60,9 @@ def _label_ends(x: float, ends: Sequence[tuple[str, float, str]], ax: Axes) -> N
     for k in range(1, len(places)):
         places[k] = max(places[k], places[k - 1] + step)
     excess = max(0.0, places[-1] - (high - step / 3)) if places else 0.0
-    for (name, y, colour), place in zip(sorted(ends, key=lambda end: end[1]), places):
+    for (name, y, colour), position in zip(sorted(ends, key=lambda end: end[1]), places):
         ax.annotate(
-            name, (x, y), xytext=(1.03, place - excess), textcoords=("axes fraction", "data"), color=colour, va="center",
+            name, (x, y), xytext=(1.03, position - excess), textcoords=("axes fraction", "data"), color=colour, va="center",
             fontsize=7.5, annotation_clip=False,
         )  # fmt: skip
     ax.set_ylim(low, high)
@@ -137,16 +137,16 @@ PLACES = [
 MOST_NUMBERS = 12  # ranks that have their number written; of more, every other one
 
 
-def draw_ranks(found: Ranks, ax: Axes) -> None:
+def draw_ranks(ranks: Ranks, ax: Axes) -> None:
     """Critical-difference diagram: methods on the line of mean ranks, a bar over those that cannot be told apart."""
-    k = len(found.names)
+    k = len(ranks.names)
     colour = str(ax.xaxis.label.get_color())
     ax.hlines(0, 1, k, color=colour, linewidth=1)
     for r in range(1, k + 1):
         ax.vlines(r, 0, 0.12, color=colour, linewidth=1)
         if k <= MOST_NUMBERS or r % 2:
             ax.text(r, 0.2, str(r), ha="center", va="bottom", fontsize="small", color=colour)
-    for i, (name, mean) in enumerate(zip(found.names, found.mean)):
+    for i, (name, mean) in enumerate(zip(ranks.names, ranks.mean)):
         left = i < (k + 1) // 2
         level = -(i if left else k - 1 - i) * 0.45 - 0.7
         end = 0.7 if left else k + 0.3
@@ -159,13 +159,13 @@ def draw_ranks(found: Ranks, ax: Axes) -> None:
             va="center",
             color=colour,
         )
-    for row, (i, j) in enumerate(found.alike()):
-        ax.hlines(-0.18 - 0.14 * row, found.mean[i] - 0.04, found.mean[j] + 0.04, color="#0072b2", linewidth=4)
-    ax.hlines(0.75, 1, 1 + found.critical_difference, color="#d55e00", linewidth=2)
+    for row, (i, j) in enumerate(ranks.alike()):
+        ax.hlines(-0.18 - 0.14 * row, ranks.mean[i] - 0.04, ranks.mean[j] + 0.04, color="#0072b2", linewidth=4)
+    ax.hlines(0.75, 1, 1 + ranks.critical_difference, color="#d55e00", linewidth=2)
     ax.text(
         1,
         0.85,
-        f"critical difference {found.critical_difference:.2f} on {found.tasks} tasks",
+        f"critical difference {ranks.critical_difference:.2f} on {ranks.tasks} tasks",
         fontsize="small",
         color=colour,
     )

@@ -20,14 +20,14 @@ FOR, AGAINST, TOTAL = "#0072b2", "#c44d00", "#5b636b"  # told apart by colour-bl
 
 def bars(explanation: Explanation) -> list[tuple[str, float, float]]:
     """(name, start, length) of a waterfall: each part starts where the one before ended, totals start at zero."""
-    found, at = [], 0.0
+    parts, at = [], 0.0
     for name, value in explanation.lead_terms:
-        found.append((name, at, value))
+        parts.append((name, at, value))
         at += value
-    found.append(("lead over the runner-up", 0.0, explanation.lead))
+    parts.append(("lead over the runner-up", 0.0, explanation.lead))
     if explanation.calibrated_lead is not None:
-        found.append(("lead after calibration", 0.0, explanation.calibrated_lead))
-    return found
+        parts.append(("lead after calibration", 0.0, explanation.calibrated_lead))
+    return parts
 
 
 def _colour(name: str, length: float) -> str:

@@ -45,13 +45,15 @@ def draw_decay_sweep(rows: Sequence[dict[str, Any]], ax: Axes, measure: str = "e
     if not rows or measure not in rows[0]:
         has = ", ".join(rows[0]) if rows else "nothing"
         raise ValueError(f"measure={measure!r} is not in the rows; they have {has}")
-    for place in dict.fromkeys(row["which"] for row in rows):
-        own = sorted((row for row in rows if row["which"] == place and row["decay"] > 0), key=lambda row: row["decay"])
-        colour, marker, words = PLACE_STYLES[place]
+    for which in dict.fromkeys(row["which"] for row in rows):
+        points = sorted(
+            (row for row in rows if row["which"] == which and row["decay"] > 0), key=lambda row: row["decay"]
+        )
+        colour, marker, words = PLACE_STYLES[which]
         ax.errorbar(
-            [row["decay"] for row in own],
-            [metric.scale * row[measure] for row in own],
-            yerr=[metric.scale * row.get(f"{measure}_sd", 0.0) for row in own],
+            [row["decay"] for row in points],
+            [metric.scale * row[measure] for row in points],
+            yerr=[metric.scale * row.get(f"{measure}_sd", 0.0) for row in points],
             color=colour,
             marker=marker,
             capsize=2,
@@ -64,17 +66,17 @@ def draw_decay_sweep(rows: Sequence[dict[str, Any]], ax: Axes, measure: str = "e
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def save_decay_picture(found: DecaySearch | Sequence[dict[str, Any]], path: Any) -> None:
+def save_decay_picture(result: DecaySearch | Sequence[dict[str, Any]], path: Any) -> None:
     """The search's curve, or a sweep's ECE and accuracy side by side, as a file (svg, png, pdf)."""
     from matplotlib.figure import Figure
 
-    if isinstance(found, DecaySearch):
+    if isinstance(result, DecaySearch):
         figure = Figure(figsize=(5, 3.4), layout="constrained")
-        draw_decay_curve(found, figure.subplots())
+        draw_decay_curve(result, figure.subplots())
     else:
         figure = Figure(figsize=(9, 3.4), layout="constrained")
         for ax, measure in zip(figure.subplots(1, 2), ("ece", "accuracy")):
-            draw_decay_sweep(found, ax, measure)
+            draw_decay_sweep(result, ax, measure)
     try:
         figure.savefig(path)
     except ValueError as error:

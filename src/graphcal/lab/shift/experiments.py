@@ -45,14 +45,14 @@ def without_class(data: Data, label: int) -> Data:
         raise ValueError(f"class {label} does not exist: the graph has classes 0..{classes - 1}")
     if classes < 3:
         raise ValueError(f"leaving out a class needs at least three; the graph has {classes}")
-    known = copy.copy(data)
+    reduced = copy.copy(data)
     unknown = data.y == label
-    known.y = torch.where(data.y > label, data.y - 1, data.y).masked_fill(unknown, -1)
-    known.num_classes = classes - 1
-    known.unknown_mask = unknown & data.test_mask
+    reduced.y = torch.where(data.y > label, data.y - 1, data.y).masked_fill(unknown, -1)
+    reduced.num_classes = classes - 1
+    reduced.unknown_mask = unknown & data.test_mask
     for name in ("train_mask", "val_mask", "test_mask"):
-        known[name] = data[name] & ~unknown
-    return known
+        reduced[name] = data[name] & ~unknown
+    return reduced
 
 
 def later(data: Data) -> Tensor:
@@ -156,8 +156,8 @@ def out_of_distribution(
             changed = change(data, share, generator)
             views = [observe(run.model, changed) for run in runs]
             rows += measured_rows(study.carried_to(views), shift=shift, share=share)
-    known = without_class(data, unknown)
-    return rows + _unknown_class(study_of(train(known, backbone, training, seeds), known, methods))
+    reduced = without_class(data, unknown)
+    return rows + _unknown_class(study_of(train(reduced, backbone, training, seeds), reduced, methods))
 
 
 def _unknown_class(study: Study) -> TableRows:
@@ -171,7 +171,7 @@ def _unknown_class(study: Study) -> TableRows:
     return rows
 
 
-def separation(known: Tensor, unknown: Tensor) -> float:
+def separation(known_scores: Tensor, unknown: Tensor) -> float:
     """Probability that a known node is more confident than an unknown one."""
-    is_known = torch.cat([torch.ones_like(known), torch.zeros_like(unknown)]).double()
-    return auroc_of(*grouped(torch.cat([known, unknown]), is_known))
+    is_known = torch.cat([torch.ones_like(known_scores), torch.zeros_like(unknown)]).double()
+    return auroc_of(*grouped(torch.cat([known_scores, unknown]), is_known))

@@ -120,9 +120,9 @@ def one_seed(
 ) -> TableRows:
     """Both parts for one training; the seed also draws who arrives when, and the samples."""
     coming = arrivals(data, torch.Generator().manual_seed(seed))
-    known = coming.after(0)
-    runs = train(known, backbone, training, [seed])
-    study = study_of(runs, known, methods)
+    first_graph = coming.after(0)
+    runs = train(first_graph, backbone, training, [seed])
+    study = study_of(runs, first_graph, methods)
     rows: TableRows = []
     for wave in range(1, len(coming.sizes)):
         views = [observe(run.model, coming.after(wave)) for run in runs]

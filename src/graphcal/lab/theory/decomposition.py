@@ -151,9 +151,9 @@ def decompose(
     if corrected:
         coefficients = plain + smallest_correction(h, weight - plain.T @ h)
     similarity = h_t @ h.T  # (t, n)
-    own = one_hot(out.graph.y[out.graph.train_mask], out.num_classes).bool()  # (n, C)
-    intra = similarity @ torch.where(own, coefficients, 0)
-    inter = similarity @ torch.where(own, 0, coefficients)
+    is_label = one_hot(out.graph.y[out.graph.train_mask], out.num_classes).bool()  # (n, C)
+    intra = similarity @ torch.where(is_label, coefficients, 0)
+    inter = similarity @ torch.where(is_label, 0, coefficients)
     residual = h_t @ (weight - coefficients.T @ h).T
     linear = h_t @ weight.T
     return Decomposition(

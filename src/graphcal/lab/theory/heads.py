@@ -95,6 +95,6 @@ def solve_head(hidden: Tensor, y: Tensor, classes: int, weight_decay: float) -> 
 
     start = np.zeros(decay.numel())
     options = {"gtol": 1e-9, "maxiter": 1000}
-    found = minimize(objective, start, jac=True, hessp=curvature, method="trust-ncg", options=options)
-    weight = matrix(found.x)
+    solution = minimize(objective, start, jac=True, hessp=curvature, method="trust-ncg", options=options)
+    weight = matrix(solution.x)
     return FinalLayer.from_weight(weight[:, :-1].clone(), weight[:, -1].clone())

@@ -81,6 +81,6 @@ def side_by_side(data: Data, runs: list[Run], replicas: list[Replica], unseen: l
     graph = Data(edge_index=edges, num_nodes=nodes * len(runs))
     graph.train_mask = torch.cat([replica.masks(data)[0] for replica in replicas])
     graph.val_mask = torch.cat(unseen)
-    known = graph.train_mask | graph.val_mask
-    graph.y = torch.where(known, data.y.repeat(len(runs)), -1)
+    labelled = graph.train_mask | graph.val_mask
+    graph.y = torch.where(labelled, data.y.repeat(len(runs)), -1)
     return Outputs(torch.cat([run.outputs.logits for run in runs]), graph)

@@ -21,8 +21,8 @@ def param_groups(
     [0.0005, 0.0001]
     """
     last = _final_module(model, final)
-    own = {id(p) for p in last.parameters()}
-    rest = [p for p in model.parameters() if id(p) not in own]
+    last_parameters = {id(p) for p in last.parameters()}
+    rest = [p for p in model.parameters() if id(p) not in last_parameters]
     return [
         {"params": rest, "weight_decay": weight_decay},
         {"params": list(last.parameters()), "weight_decay": final_weight_decay},

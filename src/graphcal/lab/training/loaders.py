@@ -143,19 +143,19 @@ def neighbours_by_target(edge_index: Tensor, num_nodes: int) -> tuple[Neighbours
 
 def sample(graph: Neighbours, seeds: Tensor, fanouts: Sequence[int], key: int) -> Sampled:
     """The sampled neighbourhood of ``seeds``, hop by hop."""
-    place = torch.full((graph.num_nodes,), -1, dtype=torch.long, device=seeds.device)  # in ``nodes``
-    place[seeds] = torch.arange(len(seeds), device=seeds.device)
+    position = torch.full((graph.num_nodes,), -1, dtype=torch.long, device=seeds.device)  # in ``nodes``
+    position[seeds] = torch.arange(len(seeds), device=seeds.device)
     met, sizes = [seeds], [len(seeds)]
     counts, columns, entries = [], [], []
     for fanout in fanouts:
         count, entry = draw_entries(graph, met[-1], fanout, key)
         read = graph.indices[entry]
-        new = torch.unique(read[place[read] < 0])
-        place[new] = torch.arange(sizes[-1], sizes[-1] + len(new), device=seeds.device)
+        new = torch.unique(read[position[read] < 0])
+        position[new] = torch.arange(sizes[-1], sizes[-1] + len(new), device=seeds.device)
         met.append(new)
         sizes.append(sizes[-1] + len(new))
         counts.append(count)
-        columns.append(place[read])
+        columns.append(position[read])
         entries.append(entry)
     return Sampled(torch.cat(met), tuple(sizes), torch.cat(counts), torch.cat(columns), torch.cat(entries))
 

@@ -132,13 +132,13 @@ class Replica:
 
     def masks(self, data: Data) -> tuple[Tensor, Tensor]:
         """(training nodes, validation nodes), checked"""
-        chosen = []
+        checked = []
         for name in ("train_mask", "val_mask"):
             mask = getattr(self, name) if getattr(self, name) is not None else data.get(name)
             if mask is None:
                 raise ValueError(f"the graph has no {name}: give it one, as a boolean tensor with one entry per node")
-            chosen.append(check_mask(mask, int(data.num_nodes), name))
-        train, val = chosen
+            checked.append(check_mask(mask, int(data.num_nodes), name))
+        train, val = checked
         both = (train & val).nonzero().flatten()
         if len(both):
             raise ValueError(
@@ -175,31 +175,31 @@ def published(name: str, backbone: str, dataset: str | None = None, labels_per_c
     16
     """
     tables = _tables(name)
-    own: Mapping[str, Any] = getattr(BACKBONES[backbone], "published", {})
-    table = tables.get(backbone, own.get(name))
+    class_tables: Mapping[str, Any] = getattr(BACKBONES[backbone], "published", {})
+    table = tables.get(backbone, class_tables.get(name))
     if table is None:
         raise ValueError(f"training {name!r} does not say how to train {backbone!r}; it knows {', '.join(tables)}")
-    chosen = [table]
+    levels = [table]
     if dataset is not None:
-        chosen += [table.get(key, {}) for key in (dataset, f"{dataset}-{labels_per_class}")]
+        levels += [table.get(key, {}) for key in (dataset, f"{dataset}-{labels_per_class}")]
     training: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     scar: dict[str, float] = {}
-    for part in chosen:
+    for part in levels:
         training |= {k: v for k, v in part.items() if k != "source" and (k == "loss" or not isinstance(v, dict))}
         settings |= part.get("backbone", {})
         scar |= part.get("scar", {})
     if training.get("patience") == 0:  # TOML has no null
         training["patience"] = None
-    sources = tuple(part["source"] for part in chosen if "source" in part)
+    sources = tuple(part["source"] for part in levels if "source" in part)
     return Published(Training.from_dict(training), BACKBONES[backbone](**settings), scar, sources)
 
 
 def default_training(backbone: Backbone) -> Training:
     """What `train` uses when nothing is given: CaGCN's for backbones that it says something about, else the defaults."""
     name = name_of(backbone)
-    known = name in BACKBONES and (name in _tables("cagcn") or "cagcn" in getattr(backbone, "published", {}))
-    return published("cagcn", name).training if known else Training()
+    has_table = name in BACKBONES and (name in _tables("cagcn") or "cagcn" in getattr(backbone, "published", {}))
+    return published("cagcn", name).training if has_table else Training()
 
 
 @cache

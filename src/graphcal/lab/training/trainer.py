@@ -243,8 +243,8 @@ def _chunk_fields(
 
 
 def _targets(y: Tensor, mask: Tensor, field: ReceptiveField) -> Targets:
-    chosen = mask[:, field.output_nodes].float()
-    return Targets(y[field.output_nodes].clamp(min=0), chosen / chosen.sum(1, keepdim=True))
+    weights = mask[:, field.output_nodes].float()
+    return Targets(y[field.output_nodes].clamp(min=0), weights / weights.sum(1, keepdim=True))
 
 
 def _runs(

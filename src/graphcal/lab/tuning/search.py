@@ -118,8 +118,8 @@ class Candidates:
         runs = train_replicas(self.blind, self.backbone, self.training, replicas, self.progress)
         val, y = self.data.val_mask, self.data.y[self.data.val_mask]
         for k, decay in enumerate(new):
-            own = self.runs[decay] = runs[k * len(self.seeds) : (k + 1) * len(self.seeds)]
-            seen = [held_out(run.outputs, self.after, val, self.folds) for run in own]
+            runs_of_decay = self.runs[decay] = runs[k * len(self.seeds) : (k + 1) * len(self.seeds)]
+            seen = [held_out(run.outputs, self.after, val, self.folds) for run in runs_of_decay]
             self.points[decay] = DecayCandidate(decay, tuple(score(log_probs, y) for log_probs in seen))
 
 
@@ -142,32 +142,34 @@ def sweep_decay(
     ``which``: final, global, others, several of them, or "both" for the paper's final and global. ``on`` names the mask.
     """
     places = ("final", "global") if which == "both" else (which,) if isinstance(which, str) else tuple(which)
-    for place in places:
-        if place not in PLACES:
-            raise ValueError(f"which={place!r} is not one of {', '.join(PLACES)}, both")
+    for layers in places:
+        if layers not in PLACES:
+            raise ValueError(f"which={layers!r} is not one of {', '.join(PLACES)}, both")
     mask = check_mask(data.get(on), int(data.num_nodes), on)
     training = training_or_default(backbone, training)
     seeds = list(seeds)
-    cells = [(place, decay) for place in places for decay in decays]
-    replicas = [_replica(place, decay, seed, training) for place, decay in cells for seed in seeds]
+    cells = [(layers, decay) for layers in places for decay in decays]
+    replicas = [_replica(layers, decay, seed, training) for layers, decay in cells for seed in seeds]
     runs = train_replicas(data, backbone, training, replicas, progress)
     study = Study.of([run.outputs for run in runs], {"none": Uncalibrated()}, on=data.val_mask)
     scores = study.scores(mask)["none"]
     rows = []
-    for k, (place, decay) in enumerate(cells):
-        own = scores[k * len(seeds) : (k + 1) * len(seeds)]
-        row = {"which": place, "decay": decay, **mean_scores(own).to_dict()}
+    for k, (layers, decay) in enumerate(cells):
+        scores_of_decay = scores[k * len(seeds) : (k + 1) * len(seeds)]
+        row = {"which": layers, "decay": decay, **mean_scores(scores_of_decay).to_dict()}
         for name in ("accuracy", "ece"):
-            row[f"{name}_sd"] = stdev(getattr(one, name) for one in own) if len(own) > 1 else 0.0
+            row[f"{name}_sd"] = (
+                stdev(getattr(one, name) for one in scores_of_decay) if len(scores_of_decay) > 1 else 0.0
+            )
         rows.append(row)
     return rows
 
 
-def _replica(place: str, decay: float, seed: int, training: Training) -> Replica:
-    _, own = Replica(seed).weight_decays(training)
-    if place == "final":
+def _replica(layers: str, decay: float, seed: int, training: Training) -> Replica:
+    _, final_decay = Replica(seed).weight_decays(training)
+    if layers == "final":
         return Replica(seed, final_weight_decay=decay)
-    return Replica(seed, weight_decay=decay, final_weight_decay=decay if place == "global" else own)
+    return Replica(seed, weight_decay=decay, final_weight_decay=decay if layers == "global" else final_decay)
 
 
 FRACTIONS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.0)  # of the base decay: the default grid
@@ -236,17 +238,17 @@ def tune_decay(
         return _result(tried, 0.0, search, criterion, note)
     if search == "grid":
         tried.add([base, *(decays if decays is not None else [base * f for f in FRACTIONS])])
-        chosen = min(tried.curve, key=lambda point: getattr(point.scores, criterion)).decay
+        best_decay = min(tried.curve, key=lambda point: getattr(point.scores, criterion)).decay
         note = (
             "the training's own decay is best already"
-            if chosen == base
+            if best_decay == base
             else f"lowest validation {criterion} of the grid"
         )
     else:
         if decays is not None and (len(decays) < 2 or min(decays) <= 0):
             raise ValueError(f"bisection needs two positive ends in decays; got {list(decays)}")
-        chosen, note = _bisect(tried, min(decays) if decays else base * LOWEST, max(decays) if decays else base)
-    return _result(tried, chosen, search, criterion, note)
+        best_decay, note = _bisect(tried, min(decays) if decays else base * LOWEST, max(decays) if decays else base)
+    return _result(tried, best_decay, search, criterion, note)
 
 
 def _bisect(tried: Candidates, low: float, high: float) -> tuple[float, str]:

@@ -203,21 +203,21 @@ def best_ridge(
         fit = LinearFit(base, terms, target, start)
         ridges = sorted(ridges, reverse=True)
 
-        def step(place: int, state: NewtonState) -> tuple[NewtonState, float]:
-            there = fit.solve(ridges[place] * held, state, steps=1)
-            return there, there.loo_nll(ridges[place] * held + TINY_RIDGE)
+        def step(index: int, state: NewtonState) -> tuple[NewtonState, float]:
+            there = fit.solve(ridges[index] * held, state, steps=1)
+            return there, there.loo_nll(ridges[index] * held + TINY_RIDGE)
 
-        place = middle = len(ridges) // 3
-        state, least = step(place, fit.at(fit.start))
+        index = middle = len(ridges) // 3
+        state, least = step(index, fit.at(fit.start))
         for direction in (-1, 1):
-            while 0 <= place + direction < len(ridges):
-                there, loss = step(place + direction, state)
+            while 0 <= index + direction < len(ridges):
+                there, loss = step(index + direction, state)
                 if loss >= least:
                     break
-                state, least, place = there, loss, place + direction
-            if place != middle:
+                state, least, index = there, loss, index + direction
+            if index != middle:
                 break  # it gained in this direction: it would lose in the other
-        ridge = ridges[place] * held
+        ridge = ridges[index] * held
         solved = fit.solve(ridge, state, precision=1e-16)
         theta, loss = fit.theta(solved), solved.loo_nll(ridge + TINY_RIDGE)
-    return RidgeFit(theta.clone(), ridges[place], loss)
+    return RidgeFit(theta.clone(), ridges[index], loss)
