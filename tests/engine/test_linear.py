@@ -1,4 +1,4 @@
-"""The convex fits: minimum, leave-one-out, ridge path."""
+"""The convex fits: minimum, leave-one-out, targets."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from scipy.optimize import minimize
 from torch.nn.functional import cross_entropy, one_hot
 
 from conftest import random_graph
-from graphcal.engine.columns import DenseColumns
-from graphcal.engine.linear import LinearFit, best_ridges, fit_linear, loo_logits, mean_nll, platt_targets, soft_nll
-from small_outputs import linear_outputs, ridge_path
+from graphcal.engine.linear import LinearFit, fit_linear, loo_logits, mean_nll, platt_targets, soft_nll
+from small_outputs import linear_outputs
 
 
 @pytest.fixture
@@ -87,17 +86,6 @@ def test_leave_one_out_is_close_to_leaving_one_out(graph):
     seen = cross_entropy(terms @ theta, y)
     optimism = cross_entropy(literal, y) - seen
     assert cross_entropy(quick, y) - seen == pytest.approx(float(optimism), rel=0.1)
-
-
-@pytest.mark.parametrize("sharpness", [0.3, 1.0, 3.0])
-def test_the_path_of_ridges_finds_what_solving_each_of_them_finds(graph, sharpness):
-    base, terms, target, centre, held, ridges, solved, unseen = ridge_path(graph, sharpness)
-    chosen = best_ridges(base, DenseColumns(terms), target, centre, held.long() - 1, ridges)
-    ridge = min(ridges, key=lambda r: abs(r - float(chosen.ridge[1])))
-    assert float(chosen.ridge[0]) < 1e-9 < 1e-3 * ridge
-    assert unseen[ridge] == pytest.approx(min(unseen.values()), abs=1e-6)
-    assert torch.allclose(chosen.theta, solved[ridge], atol=1e-6)
-    assert chosen.loo_nll == pytest.approx(unseen[ridge], abs=1e-7)
 
 
 Z = torch.randn(8, 3, generator=torch.Generator().manual_seed(0), dtype=torch.double)
