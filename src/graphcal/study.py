@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, Recipe, blinded
-from graphcal.graphs import structure
+from graphcal.engine.threads import one_thread
+from graphcal.graphs import structure, without_autocast
 from graphcal.metrics import Measurement, Scores, evaluate, score
 from graphcal.metrics.slices import cut_nodes
 
@@ -85,7 +86,8 @@ class Study:
                 if progress:
                     progress(f"calibrating with {name}", len(done), len(seen))
                 started = clock()
-                calibration = recipe.fit(out, on=on, stop=stop)
+                with one_thread():
+                    calibration = recipe.fit(out, on=on, stop=stop)
                 done.append(apply(calibration, out, clock() - started, clock))
             fitted[name] = tuple(done)
         return cls(graph, seen, dict(recipes), fitted)
@@ -182,7 +184,18 @@ def held_out(out: Outputs, recipe: Recipe, on: Tensor, folds: Sequence[Tensor]) 
     nodes = on.nonzero().flatten()
     log_probs = torch.empty(len(nodes), out.num_classes, dtype=out.logits.dtype)
     for fold in folds:
-        others = on.clone()
-        others[nodes[fold]] = False
-        log_probs[fold] = apply(recipe.fit(seen, on=others), seen, 0.0).log_probs[nodes[fold]]
+        rows, others = nodes[fold], on.clone()
+        others[rows] = False
+        with one_thread():
+            calibration = recipe.fit(seen, on=others)
+        log_probs[fold] = apply_to_rows(calibration, seen, rows)
     return log_probs
+
+
+@torch.no_grad()
+def apply_to_rows(calibration: Calibration, out: Outputs, rows: Tensor) -> Tensor:
+    """Log-probabilities (n, C) of the nodes ``rows``; the others are calibrated only if the calibration needs the whole graph."""
+    if calibration.needs.whole_graph:
+        return calibration(out)[rows]
+    with without_autocast(out.logits.device):
+        return calibration.log_probs(out.logits[rows], calibration.context_of(out)[rows])

@@ -15,7 +15,10 @@ SMALL = 2**20  # entries of the largest matrix
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Sums are added in one order, whatever the machine."""
+    """One thread inside a ``with`` block, or inside a function with the decorator ``@one_thread()``.
+
+    Every fit has it: fits are hundreds of small operations, and sums are added in one order, whatever the machine.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -16,6 +16,7 @@ from torch import Tensor
 from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.node_order import fitting_order
 from graphcal.engine.softmax import fit_softmax_cv, with_intercept
+from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
 from graphcal.methods.matrix_scaling import PENALTIES
 
@@ -43,6 +44,7 @@ class Dirichlet:
         "starts at a random matrix, with a penalty by hand for each dataset",
     )
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> LogAffineMap:
         """A and b of least penalised NLL on the nodes ``on``, with the penalty of least held-out NLL; ``stop`` is not used."""
         nodes = fitting_order(out, on)

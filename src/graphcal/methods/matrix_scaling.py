@@ -17,6 +17,7 @@ from torch import Tensor
 from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.node_order import fitting_order
 from graphcal.engine.softmax import fit_softmax_cv, with_intercept
+from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
 
 PENALTIES = (1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3, 1e4)
@@ -44,6 +45,7 @@ class MatrixScaling:
         departures="starts at the identity, is penalised and is solved exactly",
     )
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> AffineMap:
         """A and b of least penalised NLL on the nodes ``on``, with the penalty of least held-out NLL; ``stop`` is not used."""
         nodes = fitting_order(out, on)

@@ -32,6 +32,7 @@ from torch import Tensor
 
 from graphcal.core import Calibration, FinalLayer, Needs, Outputs, first_largest, fitted_on, fitting_nodes
 from graphcal.engine.linear import fit_linear, loo_logits, platt_targets, soft_nll
+from graphcal.engine.threads import one_thread
 from graphcal.graphs import Columns, GraphSums, graph_sums
 from graphcal.methods.card import Card
 
@@ -117,6 +118,7 @@ class SCAR:
         "are capped where a prediction would change",
     )
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> CentroidPull:
         """The weights (and the scale) of least validation NLL on the nodes ``on``; ``stop`` is not used."""
         return fit_pull(out, on, self.alpha, self.beta, self.temperature)

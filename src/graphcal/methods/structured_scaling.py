@@ -20,6 +20,7 @@ from torch import Tensor
 from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.node_order import fitting_order
 from graphcal.engine.softmax import fit_softmax, identity_start, with_intercept
+from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
 from graphcal.methods.temperature import fit_scale
 
@@ -49,6 +50,7 @@ class StructuredMatrixScaling:
         departures="the minimum itself, where probmetrics stops BFGS",
     )
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> StructuredMap:
         """T, then D, M and b of least penalised NLL on the nodes ``on``; ``stop`` is not used."""
         nodes = fitting_order(out, on)

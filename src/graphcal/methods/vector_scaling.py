@@ -13,6 +13,7 @@ from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.softmax import fit_diagonal
+from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
 
 
@@ -38,6 +39,7 @@ class VectorScaling:
         departures="fitted exactly, with a faint ridge towards a = 1, b = 0",
     )
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> ScaleAndShift:
         """a and b of least NLL on the nodes ``on``; ``stop`` is not used."""
         on = fitting_nodes(out, on)
