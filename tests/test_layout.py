@@ -92,13 +92,12 @@ def test_a_script_of_a_user_has_no_type_errors_and_a_typo_has_one(tmp_path):
 SCRIPT = """
 import graphcal as gc
 from torch_geometric.nn.models import GCN
-from graphcal.lab.baselines import GATS
 
-data = gc.lab.load("citeseer")
+data = gc.example().graph
 out = gc.observe(GCN(data.num_features, 64, 2, out_channels=6), data)
 calibrate = gc.SCAR().fit(out, on=data.val_mask)
 probs = calibrate(out).exp()
-other = GATS().fit(out, on=data.val_mask)(out)
+decision = gc.decide(out, calibrate, certify=data.test_mask)
 gc.save(calibrate, "scar.safetensors")
 """
 

@@ -43,7 +43,9 @@ def test_a_public_name_has_an_example(name):
 def test_a_public_function_describes_each_parameter(name):
     function = getattr(gc, name)
     text = inspect.getdoc(function).partition("Parameters\n----------\n")[2].partition("Returns\n-------\n")
-    described = {word for line in re.findall(r"^(\S[^:\n]*) :", text[0], re.MULTILINE) for word in re.findall(r"\w+", line)}
+    described = {
+        word for line in re.findall(r"^(\S[^:\n]*) :", text[0], re.MULTILINE) for word in re.findall(r"\w+", line)
+    }
     assert described == set(inspect.signature(function).parameters)
     assert text[2].strip()
 

@@ -441,7 +441,7 @@ def test_a_reference_that_is_none_is_refused(reference, fitted, tmp_path):
 
 
 FIELDS = [*REFERENCE, *(f"{part}.{name}" for part in ("promise", "sample") for name in REFERENCE[part])]
-SOUND = [("promise", None), ("sample", None), ("promise.threshold", 0), ("promise.certainty", 0)]
+SOUND = [("promise", None), ("sample", None), ("promise.threshold", 0)]
 SOUND += [("sample.degree", True), ("sample.classes", [1])]  # as it was
 
 

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, Recipe, blinded
-from graphcal.graphs import structure
+from graphcal.engine.threads import one_thread
+from graphcal.graphs import structure, without_autocast
 from graphcal.metrics import Measurement, Scores, evaluate, score
 from graphcal.metrics.slices import cut_nodes
 
@@ -56,17 +57,17 @@ class Study:
     fitted : mapping of str to tuple of FittedRun
         Calibration and log-probabilities (N, C) of each recipe on each run.
 
-    >>> import graphcal
-    >>> data = graphcal.lab.synthetic(500, seed=0)
-    >>> runs = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=40), seeds=2)
+    >>> import dataclasses, graphcal
+    >>> out = graphcal.example()
+    >>> data, runs = out.graph, [out, dataclasses.replace(out, logits=0.9 * out.logits)]  # two models on one graph
     >>> recipes = {name: graphcal.CALIBRATORS[name]() for name in ("none", "ts")}
-    >>> study = graphcal.Study.of([run.outputs for run in runs], recipes, on=data.val_mask)
+    >>> study = graphcal.Study.of(runs, recipes, on=data.val_mask)
     >>> measured = study.measure(data.test_mask)  # means over the two runs, compared with "none"
     >>> measured["ts"].nll < measured["none"].nll, measured["ts"].against["nll"].difference < 0
     (True, True)
     >>> [s.nodes for s in study.scores(data.test_mask)["ts"]], study.log_probs("ts")[0].shape  # per run
-    ([350, 350], torch.Size([500, 5]))
-    >>> later = study.carried_to([run.outputs for run in runs])  # the same calibrations, on a graph that has changed
+    ([289, 289], torch.Size([500, 5]))
+    >>> later = study.carried_to(runs)  # the same calibrations, on a graph that has changed
     >>> study.to_dict(measured)["ts"]["title"]  # for results.json
     'Temperature scaling'
     """
@@ -96,7 +97,8 @@ class Study:
                 if progress:
                     progress(f"calibrating with {name}", len(done), len(seen))
                 started = clock()
-                calibration = recipe.fit(out, on=on, stop=stop)
+                with one_thread():
+                    calibration = recipe.fit(out, on=on, stop=stop)
                 done.append(apply(calibration, out, clock() - started, clock))
             fitted[name] = tuple(done)
         return cls(graph, seen, dict(recipes), fitted)
@@ -193,7 +195,18 @@ def held_out(out: Outputs, recipe: Recipe, on: Tensor, folds: Sequence[Tensor]) 
     nodes = on.nonzero().flatten()
     log_probs = torch.empty(len(nodes), out.num_classes, dtype=out.logits.dtype)
     for fold in folds:
-        others = on.clone()
-        others[nodes[fold]] = False
-        log_probs[fold] = apply(recipe.fit(seen, on=others), seen, 0.0).log_probs[nodes[fold]]
+        rows, others = nodes[fold], on.clone()
+        others[rows] = False
+        with one_thread():
+            calibration = recipe.fit(seen, on=others)
+        log_probs[fold] = apply_to_rows(calibration, seen, rows)
     return log_probs
+
+
+@torch.no_grad()
+def apply_to_rows(calibration: Calibration, out: Outputs, rows: Tensor) -> Tensor:
+    """Log-probabilities (n, C) of the nodes ``rows``; the others are calibrated only if the calibration needs the whole graph."""
+    if calibration.needs.whole_graph:
+        return calibration(out)[rows]
+    with without_autocast(out.logits.device):
+        return calibration.log_probs(out.logits[rows], calibration.context_of(out)[rows])

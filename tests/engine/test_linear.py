@@ -1,4 +1,4 @@
-"""The convex fits: minimum, leave-one-out, ridge path."""
+"""The convex fits: minimum, leave-one-out, targets."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from torch_geometric import nn as pyg
 import graphcal as gc
 from graphcal.engine.target_chunks import by_target_chunks
 
-DATA = gc.lab.synthetic(400, degree=10, seed=0)
+DATA = gc.example(400).graph
 F, C = DATA.num_features, DATA.num_classes
 
 

@@ -24,7 +24,7 @@ def test_serving_one_node_is_serving_the_graph(capsys):
         ("rare_class", "graph-scaling: in fact "),
         ("compare_methods", "graph-scaling minus ts, first seed: NLL"),
         ("neighbor_loader", "batches by Neighbor"),
-        ("warehouse_table", "Decisions: decisions.parquet"),
+        ("warehouse_table", "│ labelled │   975 │"),
     ],
 )
 def test_the_example_runs_as_a_script(name, said, tmp_path):

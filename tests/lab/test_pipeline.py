@@ -65,7 +65,8 @@ def test_everything_saved_and_shown_is_of_the_chosen_method(calibrators, tmp_pat
     assert f"# gcn on your graph, {title}" in card
     assert results.decision in card
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    decider = page[page.index('id="decider"') : page.index("</select>")]
+    start = page.index('id="decider"')
+    decider = page[start : page.index("</select>", start)]
     assert f'value="{chosen}" selected' in decider
     assert results.reference == {**reference_summary(restored(out)[~graph.train_mask]), **promise_in(results.reference)}
 

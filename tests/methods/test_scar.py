@@ -10,8 +10,6 @@ from torch_geometric.data import Data
 
 from conftest import random_graph
 from graphcal import SCAR, Outputs, structure
-from graphcal.core import FinalLayer
-from graphcal.lab import BACKBONES, Training, train
 from graphcal.methods.scar import fit_pull
 from small_outputs import linear_outputs, val_nll
 
@@ -189,19 +187,3 @@ def test_a_model_that_is_right_on_every_fitting_node_does_not_become_certain(gra
     confidence = fitted(out)[right].exp().max(-1).values
     before = out.logits[right].softmax(-1).max(-1).values
     assert 0.2 < float((1 - confidence).sum()) <= float((1 - before).sum())  # without smoothed targets: nothing
-
-
-@pytest.mark.parametrize("name", sorted(set(BACKBONES.builtin) - {"gpn"}))
-def test_given_weights_agree_with_representation_space_for_every_backbone(name):
-    graph = random_graph(nodes=120, train=30, val=50)
-    out = train(graph, name, Training(hidden_channels=4, epochs=3), seeds=[0])[0].outputs
-    if out.final is None:
-        pytest.skip(f"{name} has no final layer that its logits are linear in")
-    weight, bias, hidden = (v.double() for v in (out.final.weight, out.final.bias, out.final_representation))
-    exact = Outputs(hidden @ weight.T + bias, graph, FinalLayer.from_weight(weight, bias), hidden)
-    assert torch.allclose(exact.logits, out.logits.double(), atol=1e-4)
-    near = structure(graph).next_to_training[:, None]
-    w = torch.where(near, 0.01, 0.05).double() * ~graph.train_mask[:, None]
-    moved = ((1 - w) * hidden + w * weight[exact.pred]) @ weight.T + bias
-    ours = fit_pull(exact, graph.val_mask, 0.01, 0.05, guarded=False)(exact)
-    assert torch.allclose(ours, moved.log_softmax(-1), atol=1e-6)

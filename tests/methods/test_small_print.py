@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from torch.nn.functional import logsigmoid
-from torch_geometric.data import Data
 
 from graphcal.engine.scaling import log_odds, with_predictions
 from graphcal.graphs import MemorySums, structure
-from graphcal.lab.baselines.wats import wavelets
 from graphcal.methods.platt import Sigmoids, fit_sigmoid
 from graphcal.methods.scar import FEW_NODES, SCAR, guarded_pull, side_of_training
 from graphcal.methods.temperature import SMALLEST_SCALE, Temperature, fit_scale
@@ -45,24 +42,6 @@ def test_platt_applies_slope_and_bias() -> None:
     expected = logsigmoid(slope * log_odds(logits) + bias).log_softmax(-1)
     found = Sigmoids(num_classes=3, slope=slope, bias=bias).log_probs(logits, torch.empty(1, 0))
     torch.testing.assert_close(found, expected)
-
-
-def test_the_terms_of_wats_are_chebyshev_polynomials() -> None:
-    edges = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 0, 0, 2], [1, 0, 2, 1, 3, 2, 0, 3, 2, 0]])
-    graph = structure(Data(edge_index=edges, num_nodes=4))
-    dense = np.zeros((4, 4))
-    dense[edges[0], edges[1]] = 1.0
-    degree = dense.sum(1)
-    minus = -dense / np.sqrt(np.outer(degree, degree))
-    terms = [np.log1p(degree)]
-    terms.append(minus @ terms[0])
-    terms.append(2 * minus @ terms[1] - terms[0])
-    from scipy.special import ive
-
-    weight = [ive(0, 0.7), -2 * ive(1, 0.7), 2 * ive(2, 0.7)]
-    columns = np.stack([w * t for w, t in zip(weight, terms)], 1)
-    expected = columns / np.abs(columns).sum(1, keepdims=True)
-    torch.testing.assert_close(wavelets(graph, 2, 0.7, torch.double), torch.from_numpy(expected))
 
 
 def test_a_side_with_few_fitting_nodes_shares_the_weight_of_the_other() -> None:

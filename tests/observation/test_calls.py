@@ -98,9 +98,8 @@ def test_every_signature_gives_the_logits(cls):
         OtherNames: ((GRAPH.x, GRAPH.edge_index), {}),
     }
     args, kwargs = call.get(cls, ((GRAPH.x, GRAPH.edge_index), {}))
-    served = CalibratedModel(
-        model, calibrate, as_graph=(lambda x, e: Data(x=x, edge_index=e)) if cls is OtherNames else None
-    )
+    as_graph = (lambda x, e: Data(x=x, edge_index=e)) if cls is OtherNames else None
+    served = CalibratedModel(model, calibrate, GRAPH.train_mask, as_graph=as_graph)
     torch.testing.assert_close(served(*args, **kwargs), calibrate(out), atol=1e-5, rtol=1e-4)
 
 
@@ -171,7 +170,7 @@ def test_a_compiled_model():
     out = observe(compiled, GRAPH)
     assert out.final is not None
     calibrate = SCAR().fit(out, on=GRAPH.val_mask)
-    served = CalibratedModel(compiled, calibrate)(GRAPH.x, GRAPH.edge_index)
+    served = CalibratedModel(compiled, calibrate, GRAPH.train_mask)(GRAPH.x, GRAPH.edge_index)
     torch.testing.assert_close(served, calibrate(out), atol=1e-5, rtol=1e-4)
 
 
@@ -185,7 +184,7 @@ def test_other_precisions(dtype):
     assert out.final is not None
     assert next(model.parameters()).dtype == dtype  # the model is as it was
     calibrate = SCAR().fit(out, on=graph.val_mask)
-    served = CalibratedModel(model, calibrate)(graph.x, graph.edge_index)
+    served = CalibratedModel(model, calibrate, graph.train_mask)(graph.x, graph.edge_index)
     assert served.dtype == wide
     torch.testing.assert_close(served, calibrate(out), atol=0.1 if wide != dtype else 1e-9, rtol=0.1)
 
@@ -219,7 +218,7 @@ def test_a_heterogeneous_graph():
     assert torch.equal(out.graph.edge_index, GRAPH.edge_index)
     assert torch.equal(observe(model, data).logits, out.logits)  # the only type with labels
     calibrate = SCAR().fit(out, on=GRAPH.val_mask)
-    served = CalibratedModel(model, calibrate, node_type="paper")
+    served = CalibratedModel(model, calibrate, GRAPH.train_mask, node_type="paper")
     torch.testing.assert_close(served(data.x_dict, data.edge_index_dict), calibrate(out), atol=1e-5, rtol=1e-4)
     with pytest.raises(ValueError, match=r"node_type=\) one of paper, author"):
         CalibratedModel(model, calibrate, pick="paper")(data.x_dict, data.edge_index_dict)

@@ -72,7 +72,7 @@ def test_calibrators_that_read_more_than_logits_are_served(name):
     model = Weighted()
     out = observe(model, GRAPH)
     calibrate = CALIBRATORS[name](epochs=3).fit(out, on=GRAPH.val_mask)
-    served = CalibratedModel(model, calibrate)(GRAPH.x, GRAPH.edge_index)
+    served = CalibratedModel(model, calibrate, GRAPH.train_mask)(GRAPH.x, GRAPH.edge_index)
     torch.testing.assert_close(served, calibrate(out), atol=1e-4, rtol=1e-4)
 
 

@@ -51,7 +51,7 @@ def test_a_closing_softmax_is_looked_through(name, attention):
     assert torch.equal(out.final.weight, model.last.lin.weight)
     for recipe in (SCAR(), CALIBRATORS["vs"]()):  # vector scaling sees what is common to all logits of a node
         calibrate = recipe.fit(out, on=GRAPH.val_mask)
-        served = CalibratedModel(model, calibrate)
+        served = CalibratedModel(model, calibrate, GRAPH.train_mask)
         torch.testing.assert_close(served(GRAPH.x, GRAPH.edge_index), calibrate(out), atol=1e-5, rtol=1e-4)
 
 
@@ -98,7 +98,7 @@ def test_one_logit_becomes_two_classes(name):
     torch.testing.assert_close(out.logits.softmax(-1)[:, 1], z.sigmoid())
     torch.testing.assert_close(out.final.weight, torch.cat([torch.zeros(1, 8), model.last.lin.weight]))
     calibrate = SCAR().fit(out, on=BINARY.val_mask)
-    served = CalibratedModel(model, calibrate)(BINARY.x, BINARY.edge_index)
+    served = CalibratedModel(model, calibrate, BINARY.train_mask)(BINARY.x, BINARY.edge_index)
     torch.testing.assert_close(served, calibrate(out), atol=1e-5, rtol=1e-4)
     assert served.shape == (150, 2)
 

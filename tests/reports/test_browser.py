@@ -327,10 +327,9 @@ def test_nothing_is_cut_off_on_a_phone_or_a_desk(browser, file):
 
 
 def test_the_page_of_a_real_run_works(browser, tmp_path):
-    from graphcal.lab.pipeline import run
-    from graphcal.lab.training import Training
-
-    done = run(random_graph(nodes=400), seeds=range(2), training=Training(epochs=40, hidden_channels=16))
+    lab = pytest.importorskip("graphcal.lab")
+    training = lab.Training(epochs=40, hidden_channels=16)
+    done = lab.run(random_graph(nodes=400), seeds=range(2), training=training)
     page = done.save(tmp_path)
     assert page.stat().st_size < 1_000_000
     found = Opened(browser, page)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import warnings
 
@@ -75,10 +76,11 @@ def test_renumbering_renumbers_the_answer(name, seed):
     order = torch.randperm(150, generator=torch.Generator().manual_seed(seed))
     place = torch.empty_like(order)
     place[order] = torch.arange(150)
-    before = SHIPPED[name](GRAPH.x, GRAPH.edge_index)
-    moved = CalibratedModel(MODEL, SHIPPED[name].calibration, GRAPH.train_mask[order])
-    after = moved(GRAPH.x[order], place[GRAPH.edge_index])
-    assert float((after.exp() - before[order].exp()).abs().max()) < 1e-5  # sums in another order
+    model, x = copy.deepcopy(MODEL).double(), GRAPH.x.double()  # sums in another order are rounded otherwise
+    before = CalibratedModel(model, SHIPPED[name].calibration, GRAPH.train_mask)(x, GRAPH.edge_index)
+    moved = CalibratedModel(model, SHIPPED[name].calibration, GRAPH.train_mask[order])
+    after = moved(x[order], place[GRAPH.edge_index])
+    assert float((after.exp() - before[order].exp()).abs().max()) < 1e-10
 
 
 def test_a_part_of_the_graph_keeps_what_it_shows():
@@ -159,9 +161,33 @@ def test_a_calibration_of_the_logits_alone_needs_no_graph(name):
     model = Blind()
     bare = Data(x=GRAPH.x, y=GRAPH.y)
     calibrate = CALIBRATORS[name]().fit(observe(model, bare), on=GRAPH.val_mask)
-    if calibrate.needs.edges:
-        pytest.skip("it reads the graph where there is one")
+    assert not calibrate.needs.edges
     torch.testing.assert_close(CalibratedModel(model, calibrate)(GRAPH.x), calibrate(observe(model, bare)))
+
+
+def test_a_call_that_does_not_show_the_hidden_representation_gets_the_level_without_it():
+    class Table(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.logits = nn.Parameter(observe(MODEL, GRAPH).logits.clone())
+
+        def forward(self, x, edge_index):
+            return self.logits * 1
+
+    calibrate = SHIPPED["graph-scaling-keep"].calibration
+    assert calibrate.needs.hidden
+    with pytest.warns(UserWarning, match="no linear map was seen .* The level without it serves") as told:
+        served = CalibratedModel(Table(), calibrate)(GRAPH.x, GRAPH.edge_index)
+    assert told[0].filename == __file__
+    torch.testing.assert_close(served, calibrate(Outputs(observe(MODEL, GRAPH).logits, GRAPH)), atol=1e-6, rtol=0)
+    assert not torch.allclose(served, SHIPPED["graph-scaling-keep"](GRAPH.x, GRAPH.edge_index), atol=1e-2)
+
+
+def test_a_hidden_representation_of_another_width_is_refused():
+    torch.manual_seed(0)
+    wider = GCN(10, 16, 2, out_channels=4)
+    with pytest.raises(ValueError, match="the representation has 16 columns, but the fit had 8"):
+        CalibratedModel(wider, SHIPPED["graph-scaling-keep"].calibration)(GRAPH.x, GRAPH.edge_index)
 
 
 class Seeds(nn.Module):
@@ -342,8 +368,11 @@ class Normalised(nn.Module):
         torch.manual_seed(0)
         self.first, self.last = GCNConv(10, 8), nn.Linear(8, 4)
 
+    def hidden(self, x, edge_index):
+        return self.first(x, edge_index).relu()
+
     def logits(self, x, edge_index):
-        return self.last(self.first(x, edge_index).relu())
+        return self.last(self.hidden(x, edge_index))
 
     def forward(self, x, edge_index):
         return self.logits(x, edge_index).log_softmax(-1)
@@ -375,9 +404,11 @@ def test_under_autocast_the_calibration_computes_in_single_precision(name, endin
     model = ending().eval()
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         logits = (model.logits if ending is Normalised else model)(GRAPH.x, GRAPH.edge_index)
+        hidden = model.hidden if ending is Normalised else lambda x, edges: model.convs[0](x, edges).relu()
+        out = Outputs(logits, GRAPH, hidden=hidden(GRAPH.x, GRAPH.edge_index))
         served = CalibratedModel(model, SERVED[name].calibration, GRAPH.train_mask)(GRAPH.x, GRAPH.edge_index)
-        said = SERVED[name].calibration(Outputs(logits, GRAPH))
-    told = SERVED[name].calibration(Outputs(logits, GRAPH))
+        said = SERVED[name].calibration(out)
+    told = SERVED[name].calibration(out)
     assert ending is gcn or logits.dtype == torch.bfloat16
     assert served.dtype == torch.float32
     torch.testing.assert_close(served, told, atol=1e-6, rtol=0)

@@ -170,8 +170,8 @@ def test_graphstorms_predictions_of_edges_are_joined_by_both_ends(tmp_path, run)
 
 
 def test_edges_and_a_final_layer_open_the_graph_aware_calibrators(tmp_path, run):
-    data = gc.lab.synthetic(600, seed=0)
-    out = gc.lab.train(data, training=gc.lab.Training(epochs=40), seeds=[0])[0].outputs
+    out = gc.example(600)
+    data = out.graph
     path = gc.export(out, tmp_path / "exported")
     folder = path.parent
     options = ["--edges", folder / "edges.parquet", "--final-layer", folder / "final_layer.safetensors"]
@@ -292,21 +292,6 @@ def test_what_auto_chose_scores_other_tables_as_it_did_its_own(tmp_path, run):
     for k in range(4):
         want, got = (t[f"calibrated_prob_{k}"].to_numpy() for t in (own, scored))
         np.testing.assert_allclose(got, want, atol=1e-5)
-
-
-def test_run_writes_its_calibrated_predictions(tmp_path, run):
-    data = gc.lab.synthetic(400, seed=1)
-    results = gc.lab.run(data, "gcn", ["ts"], seeds=range(1), training=gc.lab.Training(epochs=20))
-    results.save(tmp_path)
-    table = read_table(tmp_path / "calibrated.parquet")
-    assert table.y.tolist() == data.y.tolist()
-    assert table.split.test.tolist() == data.test_mask.tolist()
-    code, _, err = run(
-        "score", tmp_path / "calibrator.safetensors", tmp_path / "calibrated.parquet", "--out", tmp_path / "s"
-    )
-    assert code == 0, err
-    scored = read_table(tmp_path / "s" / "calibrated.parquet")
-    torch.testing.assert_close(scored.log_probs, table.log_probs, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("by", ["a draw", "a file of ids"])

@@ -226,8 +226,8 @@ def test_scar_weights_that_would_change_a_prediction_are_capped_in_blocks():
 
 
 def test_a_graph_aware_calibrator_scores_with_edges_and_without_a_graph_refuses(tmp_path):
-    data = gc.lab.synthetic(500, seed=2)
-    out = gc.lab.train(data, training=gc.lab.Training(epochs=30), seeds=[0])[0].outputs
+    out = gc.example(seed=2)
+    data = out.graph
     path = gc.export(out, tmp_path / "x")
     for name in ("rbs", "scar"):
         calibration = CALIBRATORS[name]().fit(out, on=data.val_mask)

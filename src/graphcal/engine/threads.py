@@ -1,4 +1,4 @@
-"""How many threads torch computes with.
+"""Number of threads that torch computes with.
 
 On small matrices a second thread waits more than it works, and on a busy machine all of them wait for the slowest.
 """
@@ -15,7 +15,10 @@ SMALL = 2**20  # entries of the largest matrix
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Sums are added in one order, whatever the machine."""
+    """One thread inside a ``with`` block, or inside a function with the decorator ``@one_thread()``.
+
+    Every fit has it: fits are hundreds of small operations, and sums are added in one order, whatever the machine.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -16,6 +16,7 @@ from torch import Tensor
 from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.node_order import fitting_order
 from graphcal.engine.softmax import fit_softmax_cv, with_intercept
+from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
 from graphcal.methods.matrix_scaling import PENALTIES
 
@@ -36,13 +37,14 @@ class Dirichlet:
         formula="p' = softmax(A log p + b)",
         paper="Kull et al., Beyond temperature scaling, NeurIPS 2019, arXiv:1910.12656",
         parameters="A, b: C^2 + C",
-        cost="fit: folds x penalties Newton-CG solves; apply: O(N C^2)",
+        cost="fit: Newton-CG along a path of penalties in every fold; apply: O(N C^2)",
         keeps_predictions=False,
         minimises_nll=True,
         departures="starts at the identity, which changes nothing, and the penalty comes from cross-validation; the GATS code "
         "starts at a random matrix, with a penalty by hand for each dataset",
     )
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> LogAffineMap:
         """A and b of least penalised NLL on the nodes ``on``, with the penalty of least held-out NLL; ``stop`` is not used."""
         nodes = fitting_order(out, on)
@@ -54,7 +56,7 @@ class Dirichlet:
 
 
 class LogAffineMap(Calibration):
-    """What `Dirichlet` fits."""
+    """Calibration fitted by `Dirichlet`."""
 
     matrix: Tensor  # (C, C)
     shift: Tensor  # (C,)

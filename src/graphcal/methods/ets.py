@@ -17,6 +17,7 @@ from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.scaling import keep_top
+from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
 from graphcal.methods.temperature import fit_scale
 
@@ -40,6 +41,7 @@ class EnsembleTemperatureScaling:
         "the fitted nodes",
     )
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Mixture:
         """T, then the mixing weights, of least NLL on the nodes ``on``; ``stop`` is not used."""
         on = fitting_nodes(out, on)

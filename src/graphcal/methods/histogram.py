@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
+from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
 
 BINNINGS = ("equal-mass", "equal-width")
@@ -45,6 +46,7 @@ class HistogramBinning:
         if self.bins < 1:
             raise ValueError(f"bins must be at least 1; got {self.bins}")
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> BinFrequencies:
         """The frequency of each class in each of its bins, on the nodes ``on``; ``stop`` is not used."""
         on = fitting_nodes(out, on)

@@ -22,6 +22,7 @@ from torch.nn.functional import one_hot
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.scaling import keep_top
+from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
 
 TIE_BREAK = 1e-3
@@ -52,6 +53,7 @@ class Isotonic:
         "GATS code logs unnormalised ones)",
     )
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> MonotoneCurves | PositiveCurve:
         """The curve of least squared error on the nodes ``on``; ``stop`` is not used."""
         on = fitting_nodes(out, on)
@@ -78,6 +80,7 @@ class KeptIsotonic:
         "score is taken (the GATS code logs unnormalised ones)",
     )
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> MonotoneCurves:
         """The curve of least squared error on the nodes ``on``; ``stop`` is not used."""
         return fit_curves(out, fitting_nodes(out, on), one_vs_rest=False)

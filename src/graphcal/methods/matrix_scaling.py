@@ -17,6 +17,7 @@ from torch import Tensor
 from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.node_order import fitting_order
 from graphcal.engine.softmax import fit_softmax_cv, with_intercept
+from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
 
 PENALTIES = (1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3, 1e4)
@@ -38,12 +39,13 @@ class MatrixScaling:
         formula="p = softmax(z A + b)",
         paper="Guo et al., ICML 2017, arXiv:1706.04599; penalty: Kull et al., NeurIPS 2019, arXiv:1910.12656",
         parameters="A, b: C^2 + C",
-        cost="fit: folds x penalties Newton-CG solves; apply: O(N C^2)",
+        cost="fit: Newton-CG along a path of penalties in every fold; apply: O(N C^2)",
         keeps_predictions=False,
         minimises_nll=True,
         departures="starts at the identity, is penalised and is solved exactly",
     )
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> AffineMap:
         """A and b of least penalised NLL on the nodes ``on``, with the penalty of least held-out NLL; ``stop`` is not used."""
         nodes = fitting_order(out, on)
@@ -56,7 +58,7 @@ class MatrixScaling:
 
 
 class AffineMap(Calibration):
-    """What `MatrixScaling` fits."""
+    """Calibration fitted by `MatrixScaling`."""
 
     matrix: Tensor  # (C, C)
     shift: Tensor  # (C,)

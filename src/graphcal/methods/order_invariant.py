@@ -24,6 +24,7 @@ from graphcal.engine.draws import uniform
 from graphcal.engine.linear import mean_nll
 from graphcal.engine.node_order import fitting_order, stopping_order
 from graphcal.engine.scaling import keep_top
+from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
 
 
@@ -52,6 +53,7 @@ class OrderInvariant:
         "acts on the two matrices only",
     )
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> StretchedGaps:
         """The network of least NLL on the nodes ``stop`` (or ``on``) along Adam's way down that of the nodes ``on``."""
         nodes = fitting_order(out, on)

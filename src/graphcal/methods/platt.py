@@ -20,6 +20,7 @@ from torch.nn.functional import logsigmoid
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.linear import fit_linear
 from graphcal.engine.scaling import log_odds
+from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
 
 
@@ -41,6 +42,7 @@ class Platt:
         "renormalisation are the usual way to many classes",
     )
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Sigmoids:
         """a and b of least binary cross-entropy on the nodes ``on``, each class on its own; ``stop`` is not used."""
         on = fitting_nodes(out, on)

@@ -20,6 +20,7 @@ from torch import Tensor
 from graphcal.core import Calibration, Needs, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.linear import fit_linear
 from graphcal.engine.scaling import scaled_columns
+from graphcal.engine.threads import one_thread
 from graphcal.graphs import Columns, GraphSums, MemorySums, structure
 from graphcal.methods.card import Card
 from graphcal.methods.temperature import SMALLEST_SCALE, fit_scale
@@ -52,6 +53,7 @@ class RatioBinnedScaling:
         if self.bins < 1:
             raise ValueError(f"bins must be at least 1; got {self.bins}")
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> BinnedScales:
         """The scales of least NLL on the nodes ``on`` under the ridge; ``stop`` is not used."""
         on = fitting_nodes(out, on)

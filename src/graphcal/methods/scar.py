@@ -32,6 +32,7 @@ from torch import Tensor
 
 from graphcal.core import Calibration, FinalLayer, Needs, Outputs, first_largest, fitted_on, fitting_nodes
 from graphcal.engine.linear import fit_linear, loo_logits, platt_targets, soft_nll
+from graphcal.engine.threads import one_thread
 from graphcal.graphs import Columns, GraphSums, graph_sums
 from graphcal.methods.card import Card
 
@@ -70,7 +71,7 @@ def guarded_pull(z: Tensor, t: Tensor, w: Tensor, pred: Tensor, scale: Tensor | 
     lost = (direction - direction.gather(0, predicted)) * w.sign()  # for each unit of |w|
     room = (lead + LEAST_LEAD) / lost.clamp(min=torch.finfo(z.dtype).tiny)  # vast where nothing is lost
     cap = room.amin(0) * (1 - 1e-3)  # keep a thousandth of the lead: rounding must not decide
-    w = torch.copysign(torch.minimum(w.abs(), cap), w)
+    w = w.sign() * torch.minimum(w.abs(), cap)  # not copysign, which ONNX lacks
     log_probs = (base + w * direction).log_softmax(0)
     same = (
         first_largest(log_probs) == pred
@@ -123,6 +124,7 @@ class SCAR:
         "are capped where a prediction would change",
     )
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> CentroidPull:
         """The weights (and the scale) of least validation NLL on the nodes ``on``; ``stop`` is not used."""
         return fit_pull(out, on, self.alpha, self.beta, self.temperature)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, first_largest, fitted_on, fitting_nodes
+from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
 from graphcal.methods.isotonic import interpolate
 
@@ -47,6 +48,7 @@ class Spline:
         if self.knots < 3:
             raise ValueError(f"knots must be at least 3; got {self.knots}")
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> ConfidenceCurve:
         """The spline of least squared error through the cumulated gaps of the nodes ``on``; ``stop`` is not used."""
         on = fitting_nodes(out, on)

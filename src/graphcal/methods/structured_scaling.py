@@ -20,6 +20,7 @@ from torch import Tensor
 from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.engine.node_order import fitting_order
 from graphcal.engine.softmax import fit_softmax, identity_start, with_intercept
+from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
 from graphcal.methods.temperature import fit_scale
 
@@ -30,9 +31,9 @@ class StructuredMatrixScaling:
 
     As `MatrixScaling`, with penalties that are known beforehand instead of searched for; it may change predictions.
 
-    >>> import graphcal as gc
+    >>> import graphcal
     >>> from graphcal.methods import StructuredMatrixScaling
-    >>> out = gc.example()
+    >>> out = graphcal.example()
     >>> data = out.graph
     >>> StructuredMatrixScaling().fit(out, on=data.val_mask).matrix.shape
     torch.Size([5, 5])
@@ -49,6 +50,7 @@ class StructuredMatrixScaling:
         departures="the minimum itself, where probmetrics stops BFGS",
     )
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> StructuredMap:
         """T, then D, M and b of least penalised NLL on the nodes ``on``; ``stop`` is not used."""
         nodes = fitting_order(out, on)
@@ -59,13 +61,13 @@ class StructuredMatrixScaling:
         ridge = torch.full((C + 1, C), C * (C - 1.0), dtype=torch.double, device=x.device)  # M, then D and b
         ridge[range(C), range(C)] = C
         ridge[-1] = C
-        weight = fit_softmax(x, y, identity_start(C).to(x.device), 2 * ridge / len(nodes))
+        weight = fit_softmax(x, y, identity_start(C).to(x.device), 2 * ridge / len(nodes), precision=1e-9)
         matrix, shift = weight[:-1].to(out.logits), weight[-1].to(out.logits)
         return StructuredMap(scale=scale.to(out.logits), matrix=matrix, shift=shift, share=share, **fitted_on(out, on))
 
 
 class StructuredMap(Calibration):
-    """What `StructuredMatrixScaling` fits."""
+    """Calibration fitted by `StructuredMatrixScaling`."""
 
     scale: Tensor  # (1,) 1 / T
     matrix: Tensor  # (C, C)

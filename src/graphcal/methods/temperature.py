@@ -14,6 +14,7 @@ from torch import Tensor
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
 from graphcal.engine.linear import fit_linear
 from graphcal.engine.scaling import scaled_columns
+from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
 
 SMALLEST_SCALE = 1e-3  # T <= 1000: a model whose logits carry no information gets (almost) uniform confidence
@@ -44,6 +45,7 @@ class TemperatureScaling:
         departures="the minimum itself, where Guo's code and most copies take a few steps of LBFGS or Adam",
     )
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> Temperature:
         """The temperature of least NLL on the nodes ``on``; ``stop`` is not used."""
         on = fitting_nodes(out, on)

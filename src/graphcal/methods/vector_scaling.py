@@ -1,6 +1,6 @@
 """Vector scaling (Guo et al. 2017, arXiv:1706.04599): z' = a z + b, one scale and one bias for each class.
 
-Validation NLL is convex in (a, b): Newton-CG to machine precision. A ridge of a tenth of one node's loss towards a = 1, b = 0
+Validation NLL is convex in (a, b): Newton's method. A ridge of a tenth of one node's loss towards a = 1, b = 0
 keeps the bias of a class that no fitted node has from running to minus infinity.
 """
 
@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
-from graphcal.engine.softmax import fit_softmax, identity_start, with_intercept
+from graphcal.engine.softmax import fit_diagonal
+from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
 
 
@@ -33,26 +33,23 @@ class VectorScaling:
         formula="p = softmax(a z + b), a and b with one entry per class",
         paper="Guo et al., On Calibration of Modern Neural Networks, ICML 2017, arXiv:1706.04599",
         parameters="a, b: 2 C (bias=False: C)",
-        cost="fit: Newton-CG on the fitted nodes; apply: O(N C)",
+        cost="fit: Newton's method on the fitted nodes, O(n C^2) a step; apply: O(N C)",
         keeps_predictions=False,
         minimises_nll=True,
         departures="fitted exactly, with a faint ridge towards a = 1, b = 0",
     )
 
+    @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> ScaleAndShift:
         """a and b of least NLL on the nodes ``on``; ``stop`` is not used."""
         on = fitting_nodes(out, on)
-        centre = identity_start(out.num_classes).to(out.logits.device)  # (C + 1, C)
-        free = centre.bool()  # the diagonal ...
-        free[-1] = self.bias  # ... and the bias
-        ridge = torch.full_like(centre, 0.1 / int(on.sum()))
-        weight = fit_softmax(with_intercept(out.logits[on]), out.graph.y[on], centre, ridge, free)
-        scale, shift = weight[:-1].diag().to(out.logits), weight[-1].to(out.logits)
+        ridge = 0.1 / int(on.sum())
+        scale, shift = fit_diagonal(out.logits[on], out.graph.y[on], ridge, self.bias).to(out.logits)
         return ScaleAndShift(scale=scale, shift=shift, **fitted_on(out, on))
 
 
 class ScaleAndShift(Calibration):
-    """What `VectorScaling` fits."""
+    """Calibration fitted by `VectorScaling`."""
 
     scale: Tensor  # (C,)
     shift: Tensor  # (C,)

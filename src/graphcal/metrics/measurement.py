@@ -76,8 +76,8 @@ class Measurement(Scores):
         Scores of each seed.
 
     >>> import graphcal
-    >>> data = graphcal.lab.synthetic(500, seed=0)
-    >>> out = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=5), seeds=1)[0].outputs
+    >>> out = graphcal.example()
+    >>> data = out.graph
     >>> m = graphcal.evaluate(out.logits.log_softmax(-1), data.y, data.test_mask, graph=data)
     >>> m.ece > m.ece_floor, m.ece_interval[0] <= m.true_error <= m.ece_interval[1]
     (True, True)

@@ -75,8 +75,8 @@ def report(*results: Any) -> ReportPage:
         ``write(path)`` saves it; a notebook cell shows it.
 
     >>> import graphcal
-    >>> data = graphcal.lab.synthetic(500, seed=0)
-    >>> out = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=5), seeds=1)[0].outputs
+    >>> out = graphcal.example()
+    >>> data = out.graph
     >>> measured = graphcal.evaluate(out.logits.log_softmax(-1), data.y, data.test_mask).to_dict()
     >>> page = graphcal.report({"dataset": "mine", "methods": {"none": measured}})  # a notebook cell shows it
     >>> page.html[:15], "under-confident" in page.html  # page.write("report.html") saves it

@@ -3,6 +3,9 @@
 *The graph* is read off the call: ``x`` and ``edge_index``, ``adj_t``, a `Data`, dicts of a heterogeneous graph. A calibration
 that does not read the graph needs none.
 
+*Hidden representation*: a calibration that was fitted with it (graph scaling) gets that of the call. Where the call does not show
+it, the level without it serves, and a warning says so.
+
 *Training nodes* are those of the call's ``train_mask``, else of ``train_mask=``. A calibration that reads them (SCAR) warns where
 neither is given, and takes every node to be far from the training set.
 
@@ -12,7 +15,8 @@ precision of its tensors.
 *Missing neighbours*: a sampled batch (`graphcal.serving.sampled_batches`), or a model that returns its first rows only, does not
 show the neighbours that a calibration reads. Pass ``context``, a table made once on the whole graph by
 ``calibration.context_of(out)``; rows are looked up by ``n_id``, which the batch carries or the call names (``n_id=``). Without
-it, and for nodes newer than the table, such nodes get the plain form of the calibration, which reads logits alone.
+it, and for nodes newer than the table, such nodes get the plain form of the calibration, which reads logits alone: a level was
+fitted with edges and hidden representation together, and the representation of a cut neighbourhood is another one.
 """
 
 from __future__ import annotations
@@ -28,8 +32,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcal.checks import check_mask
-from graphcal.core import Calibration, Outputs
-from graphcal.graphs import without_autocast
+from graphcal.core import Calibration, Needs, Outputs
+from graphcal.graphs import isolated_nodes, without_autocast
 from graphcal.observation import ForwardPass, Pick, logits_and_hidden, observe
 from graphcal.observation.calls import Call, evaluating, signature_of, unwrapped
 from graphcal.observation.graph_inputs import graph_of_call
@@ -62,10 +66,11 @@ class CalibratedModel(nn.Module):
         Context of each node from ``calibration.context_of(out)``, for sampled batches.
 
     >>> import graphcal
+    >>> from torch_geometric.nn.models import GCN
     >>> data = graphcal.example().graph
-    >>> run = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=5), seeds=1)[0]
-    >>> calibrate = graphcal.TemperatureScaling().fit(run.outputs, on=data.val_mask)
-    >>> served = graphcal.CalibratedModel(run.model, calibrate)
+    >>> model = GCN(data.num_features, 8, 2, data.num_classes)
+    >>> calibrate = graphcal.TemperatureScaling().fit(graphcal.observe(model, data), on=data.val_mask)
+    >>> served = graphcal.CalibratedModel(model, calibrate)
     >>> served(data.x, data.edge_index).shape  # log-probabilities
     torch.Size([500, 5])
     >>> served.settings, served.tensors  # saved with it: pick and node_type, context and train_mask
@@ -121,9 +126,11 @@ class CalibratedModel(nn.Module):
 
     def _calibrated(self, call: Call, seen: ForwardPass, n_id: Any) -> Tensor:
         logits, needs = seen.logits, self.calibration.needs
-        if not (needs.edges or needs.hidden or needs.inputs):
+        if needs == Needs(hidden=needs.hidden):
             self._check_classes(logits)
-            return self.calibration.log_probs(logits, self.calibration.unknown_context(logits))
+            alone = isolated_nodes(len(logits), logits)
+            context: Tensor = self.calibration.context(logits, alone, self._hidden(seen))
+            return self.calibration.log_probs(logits, context)
         graph = self._graph(call)
         if n_id is not None:
             graph.n_id = n_id
@@ -131,8 +138,9 @@ class CalibratedModel(nn.Module):
             return self._without_neighbours(logits, graph)
         graph.num_nodes = len(logits)
         self._set_training_nodes(graph)
+        hidden = None if needs.whole_graph else self._hidden(seen)
         with torch.no_grad() if needs.whole_graph else nullcontext():
-            log_probs: Tensor = self.calibration(self._outputs(seen, graph, call))
+            log_probs: Tensor = self.calibration(self._outputs(seen, hidden, graph, call))
         return log_probs
 
     def exportable(self) -> Exportable:
@@ -172,12 +180,24 @@ class CalibratedModel(nn.Module):
                 stacklevel=USER,
             )
 
-    def _outputs(self, seen: ForwardPass, graph: Data, call: Call) -> Outputs:
+    def _hidden(self, seen: ForwardPass) -> Tensor | None:
+        """The representation of this call for a calibration that uses it; None, with a warning, where it was not seen."""
+        if not self.calibration.needs.hidden:
+            return None
+        if seen.hidden is None:
+            warnings.warn(
+                f"{type(self.calibration).__name__} was fitted with the hidden representation, which this call does not show: "
+                f"{seen.why_not}. The level without it serves.",
+                stacklevel=USER,
+            )
+        return seen.hidden
+
+    def _outputs(self, seen: ForwardPass, hidden: Tensor | None, graph: Data, call: Call) -> Outputs:
         """Outputs of this call; `Outputs.hidden` is what `Calibration.context` gets as ``hidden``."""
         if self.calibration.needs.whole_graph and self.calibration.needs.hidden:  # and the final layer
             return observe(self.model, graph, call=lambda module, _: module(*call.args, **call.kwargs), pick=self._pick)
         model = replace(seen.model, edge_index=graph.get("edge_index"))
-        return Outputs(seen.logits, graph, None, lambda: seen.hidden, model)
+        return Outputs(seen.logits, graph, None, hidden, model)
 
     def _without_neighbours(self, logits: Tensor, graph: Data) -> Tensor:
         """Log-probabilities with rows of the table as context; NaN where there are none."""

@@ -10,6 +10,7 @@ that of `Calibration.context`, with sums over neighbours written as sums over ed
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,10 @@ class Exportable(nn.Module):
     def __init__(self, model: nn.Module, calibration: Calibration, pick: Any = None) -> None:
         super().__init__()
         needs = calibration.needs
-        if needs.whole_graph or needs.same_graph or needs.hidden:
+        if needs.whole_graph or needs.same_graph:
             raise ValueError(
-                f"{type(calibration).__name__} cannot be exported: it needs the whole graph, the graph of the fit, or the "
-                "model's last representation. Choose a calibrator that reads logits and neighbours."
+                f"{type(calibration).__name__} cannot be exported: it needs the whole graph, or the graph of the fit. Choose a "
+                "calibrator that reads logits and neighbours."
             )
         self.model, self.calibration, self._pick = model, calibration, pick
         self.eval()
@@ -43,6 +44,12 @@ class Exportable(nn.Module):
         call = tensor_call(self.model, x, edge_index, edge_weight)
         seen = logits_and_hidden(self.model, call, self._pick, traced=True)
         logits, needs = seen.logits, self.calibration.needs
+        if needs.hidden and seen.hidden is None:
+            warnings.warn(
+                f"{type(self.calibration).__name__} was fitted with the hidden representation, which the traced model does not "
+                f"show: {seen.why_not}. The level without it is exported.",
+                stacklevel=2,
+            )
         graph = isolated_nodes(logits.shape[0], logits)
         if needs.edges:
             train = torch.zeros_like(logits[:, 0], dtype=torch.bool) if train_mask is None else train_mask

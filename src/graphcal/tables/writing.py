@@ -75,10 +75,8 @@ def export(out: Outputs, folder: str | Path) -> Path:
         Path of the predictions.
 
     >>> import tempfile, graphcal
-    >>> data = graphcal.lab.synthetic(500, seed=0)
-    >>> run = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=5), seeds=[0])[0]
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = graphcal.export(run.outputs, folder)
+    ...     path = graphcal.export(graphcal.example(), folder)
     ...     sorted(file.name for file in path.parent.iterdir())
     ['edges.parquet', 'final_layer.safetensors', 'predictions.parquet']
     """

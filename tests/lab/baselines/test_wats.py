@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from torch_geometric.data import Data
 
 from conftest import random_graph
 from graphcal.graphs import structure
@@ -47,3 +49,21 @@ def test_wats_tells_hubs_from_leaves():
     graph.y = torch.multinomial(truth.softmax(-1), 1, generator=torch.Generator().manual_seed(0)).squeeze(-1)
     temperature = WATS(lr=0.1, epochs=300, patience=300).fit(out, graph.val_mask).temperature(out)
     assert temperature[~hub].median() > 2 * temperature[hub].median()
+
+
+def test_the_terms_of_wats_are_chebyshev_polynomials() -> None:
+    edges = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 0, 0, 2], [1, 0, 2, 1, 3, 2, 0, 3, 2, 0]])
+    graph = structure(Data(edge_index=edges, num_nodes=4))
+    dense = np.zeros((4, 4))
+    dense[edges[0], edges[1]] = 1.0
+    degree = dense.sum(1)
+    minus = -dense / np.sqrt(np.outer(degree, degree))
+    terms = [np.log1p(degree)]
+    terms.append(minus @ terms[0])
+    terms.append(2 * minus @ terms[1] - terms[0])
+    from scipy.special import ive
+
+    weight = [ive(0, 0.7), -2 * ive(1, 0.7), 2 * ive(2, 0.7)]
+    columns = np.stack([w * t for w, t in zip(weight, terms)], 1)
+    expected = columns / np.abs(columns).sum(1, keepdims=True)
+    torch.testing.assert_close(wavelets(graph, 2, 0.7, torch.double), torch.from_numpy(expected))

@@ -144,7 +144,7 @@ ROWS = "a,0,1\nb,1,1\nc,0,2\nd,1,2\ne,0,1\nf,1,1\n"
 @pytest.mark.parametrize(
     ("nodes", "said"),
     [
-        ("id,label,x,x\na,0,1,1\nb,1,1,1\n", "column 'x' is there twice"),
+        ("id,label,x,x\na,0,1,1\nb,1,1,1\n", "two columns are called 'x'"),
         ("id,label,é\n".encode("latin-1") + ROWS.encode(), "not UTF-8"),
         (f"id,label,x\n{ROWS}".encode("utf-16"), "not UTF-8"),
         ("id,label,features\na,0,3:1 4000000000\nb,1,1\n", "row 1: word number 4000000000"),

@@ -25,7 +25,7 @@ def test_a_column_named_as_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         EDGES.replace("target\n", "target,[/weight]\n").replace("\n", ",1\n")[:-2].replace("[/weight],1", "[/weight]")
         + "\n"
     )
-    from graphcal import pipeline
+    from graphcal.lab import pipeline
 
     def stop(*_: object, **__: object) -> None:
         raise ValueError("that was far enough")
@@ -58,8 +58,8 @@ def test_an_error_of_the_system_is_one_line(
 
 
 def test_the_table_is_shown_even_if_it_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphcal import pipeline
     from graphcal.cli import results_table
+    from graphcal.lab import pipeline
     from sample_results import results_with, sample_results
 
     monkeypatch.setattr(pipeline, "run", lambda *_, **__: results_with(sample_results()))

@@ -16,6 +16,16 @@ from graphcal.lab.bench.tabulation import printed
 from graphcal.metrics.names import metric_of
 
 RESULTS = Path(__file__).parents[3] / "results"
+# Columns measured with settings of graph scaling's first edition. A table that is made again has none.
+RETIRED = {
+    "blind": {"graph-scaling-labels"},
+    "fair": {"graph-scaling-no-pull"},
+    "fair-gat": {"graph-scaling-no-pull"},
+    "fair-hetero": {"graph-scaling-no-pull"},
+    "fair-backbones": {"graph-scaling-no-pull"},
+    "graph-scaling": {"no-pull", "no-neighbours", "no-classes", "no-facts", "graph-scaling-labels"},
+}
+RETIRED_TITLES = {"graph-scaling": "Graph scaling without one of its blocks"}
 TABLES = sorted(path for path in RESULTS.glob("*.csv") if path.stem in preset_titles())
 
 
@@ -27,11 +37,24 @@ def test_every_preset_of_the_paper_has_its_table() -> None:
     assert of_paper <= {path.stem for path in TABLES}
 
 
+def columns_of(path: Path) -> set[str]:
+    with path.open(encoding="utf-8") as file:
+        return {line["method"] for line in csv.DictReader(file)}
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_only_retired_columns_are_not_of_the_preset(path: Path) -> None:
+    assert columns_of(path) - set(read_preset(path.stem).methods) == RETIRED.get(path.stem, set())
+
+
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_columns_titles_and_published_values_are_those_of_the_preset(path: Path) -> None:
     preset = read_preset(path.stem)
     with path.open(encoding="utf-8") as file:
         for line in csv.DictReader(file):
+            if line["method"] in RETIRED.get(path.stem, ()):
+                assert not line["published_mean"]
+                continue
             method, place = line["method"], {axis: _like(line[axis], values) for axis, values in preset.axes.items()}
             assert line["title"] == preset.title_of(method)
             value, _ = printed(preset, place, method)
@@ -43,9 +66,9 @@ def test_columns_titles_and_published_values_are_those_of_the_preset(path: Path)
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_the_table_for_people_has_the_title_and_the_columns(path: Path) -> None:
     preset, text = read_preset(path.stem), path.with_suffix(".md").read_text(encoding="utf-8")
-    assert text.startswith(f"# {preset.title}\n")
+    assert text.startswith(f"# {RETIRED_TITLES.get(path.stem, preset.title)}\n")
     with path.open(encoding="utf-8") as file:
-        assert all(preset.title_of(line["method"]) in text for line in csv.DictReader(file))
+        assert all(line["title"] in text for line in csv.DictReader(file))
 
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)

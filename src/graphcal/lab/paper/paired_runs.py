@@ -28,7 +28,6 @@ from scipy import stats
 
 from graphcal.lab.bench.document import Block, Grid, Heading, cells, markdown, paragraph
 from graphcal.lab.bench.equivalence import LEVEL
-from graphcal.lab.bench.presets import read_preset
 from graphcal.lab.paper.run_files import Row, RunFiles, write_or_check
 from graphcal.metrics.comparison import holm
 from graphcal.metrics.names import metric_of
@@ -131,17 +130,17 @@ def page(runs: RunFiles, tests: list[PairedRuns]) -> str:
     ]
     for table, metrics in TABLES.items():
         mine = [test for test in tests if test.table == table]
-        titles = read_preset(table)
+        titles = runs.titles(table)
         overlap = runs.splits(table, rows_of(runs, table)) > 1
         splits = "; each run has another split, and these overlap" if overlap else ""
         blocks.append(Heading(2, table))
         body = []
         for method in dict.fromkeys(test.method for test in mine):
             of = [test for test in mine if test.method == method]
-            reference = titles.title_of(of[0].reference)
+            reference = titles[of[0].reference]
             counts = [_counted([test for test in of if test.metric == metric], metric) for metric in metrics]
             rows = len({test.row for test in of})
-            body.append(cells([titles.title_of(method), reference, str(rows), *counts]))
+            body.append(cells([titles[method], reference, str(rows), *counts]))
         header = ["method", "against", "rows", *map(_title, metrics)]
         blocks += [
             Grid(header, body, (0, 1)),

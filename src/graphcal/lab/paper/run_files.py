@@ -61,6 +61,11 @@ class RunFiles:
         groups = [lines for (row, _), lines in self._table(table).items() if row in rows]
         return max(len({line["split"] for line in lines}) for lines in groups)
 
+    def titles(self, table: str) -> dict[str, str]:
+        """Method -> title, as in the table of the runs, which may have columns that its preset has no more."""
+        with (self.folder / f"{table}.csv").open(encoding="utf-8") as file:
+            return {line["method"]: line["title"] for line in csv.DictReader(file)}
+
     def at(self, table: str, row: Row, method: str, metric: str) -> np.ndarray:
         """One value per run, in percent where the metric is a share; ``all_ece``: on all unlabelled nodes."""
         scale = metric_of(metric.removeprefix("all_")).scale if metric != "changed" else 1.0

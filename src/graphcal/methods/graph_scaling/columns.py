@@ -115,6 +115,11 @@ class Components(Calibration):
         return cls(centre=centre, rotation=rotation.contiguous(), low=along.amin(0), high=along.amax(0))
 
     def rows(self, values: Tensor) -> Tensor:
+        if values.shape[1] != len(self.centre):
+            raise ValueError(
+                f"the representation has {values.shape[1]} columns, but the fit had {len(self.centre)}. Serve the model that was "
+                "observed."
+            )
         along = (values - self.centre.to(values)) @ self.rotation.to(values)
         return torch.minimum(torch.maximum(along, self.low.to(values)), self.high.to(values))
 

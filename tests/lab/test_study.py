@@ -18,6 +18,7 @@ from graphcal.core import Outputs, blinded
 from graphcal.lab.shift import with_mixed_features
 from graphcal.lab.training import Training, train
 from graphcal.methods import SCAR, TemperatureScaling, Uncalibrated
+from graphcal.methods.scar import CentroidPull
 from graphcal.observation import observe
 from graphcal.study import Study, held_out
 from small_outputs import model_outputs
@@ -133,6 +134,34 @@ def test_held_out_nodes_are_calibrated_by_a_fit_on_the_other_folds() -> None:
     assert torch.allclose(got[30:], by_hand)
     plain = held_out(out, Uncalibrated(), data.val_mask, parts)
     assert torch.allclose(plain, out.logits[data.val_mask].log_softmax(-1))
+
+
+@pytest.mark.parametrize("name", ["scar", "graph-scaling", "ms", "cagcn"])
+def test_held_out_nodes_have_the_log_probabilities_of_the_whole_graph(name: str) -> None:
+    out = model_outputs()
+    on, recipe = out.graph.val_mask, graphcal.CALIBRATORS[name]()
+    nodes = on.nonzero().flatten()
+    parts = torch.arange(len(nodes)).chunk(2)
+    got = held_out(out, recipe, on, parts)
+    for part in parts:
+        others = on.clone()
+        others[nodes[part]] = False
+        whole = recipe.fit(out, on=others)(out).detach()[nodes[part]]
+        torch.testing.assert_close(got[part], whole, atol=1e-6, rtol=1e-6)
+
+
+def test_held_out_applies_a_fold_to_its_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = model_outputs()
+    sizes, kernel = [], CentroidPull.kernel
+
+    def counted(self, logits, context):
+        sizes.append(logits.shape[1])
+        return kernel(self, logits, context)
+
+    monkeypatch.setattr(CentroidPull, "kernel", counted)
+    parts = torch.arange(int(out.graph.val_mask.sum())).chunk(2)
+    held_out(out, SCAR(), out.graph.val_mask, parts)
+    assert sizes == [len(part) for part in parts]
 
 
 def fits(path: Path) -> bool:
