@@ -27,6 +27,8 @@ def example(num_nodes: int = 500, num_classes: int = 5, seed: int = 0) -> Output
     Outputs
         With ``graph`` (x, edge_index, y, masks), final layer and hidden representation.
 
+    Examples
+    --------
     >>> import graphcal
     >>> out = graphcal.example()
     >>> out, out.graph.num_edges > 1000

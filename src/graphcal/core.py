@@ -40,6 +40,8 @@ class FinalLayer:
     bias : Tensor of shape (C,)
         Zeros if the layer has none.
 
+    Examples
+    --------
     >>> import graphcal
     >>> layer = graphcal.FinalLayer.from_weight(torch.eye(3, 8))  # three classes, eight hidden units, no bias
     >>> layer.gram.shape, layer.to(torch.float64).bias.dtype
@@ -118,6 +120,8 @@ class Outputs:
     model : ModelHandle, optional
         Runs the model again, for calibrators that need it.
 
+    Examples
+    --------
     >>> import graphcal
     >>> out = graphcal.example()
     >>> data = out.graph
@@ -271,6 +275,8 @@ class Calibration(nn.Module):
     **state
         Tensors and settings of the subclass.
 
+    Examples
+    --------
     >>> import graphcal
     >>> out = graphcal.example()
     >>> data = out.graph

@@ -175,6 +175,8 @@ def structure(graph: Data | Structure) -> Structure:
     Structure
         Cached until edges or training nodes change.
 
+    Examples
+    --------
     >>> import graphcal
     >>> data = graphcal.example().graph
     >>> facts = graphcal.structure(data)

@@ -104,6 +104,8 @@ def save(
     Path
         The file.
 
+    Examples
+    --------
     >>> import tempfile
     >>> import graphcal
     >>> out = graphcal.example()
@@ -198,6 +200,8 @@ def restore(path: str | os.PathLike[str], model: nn.Module | None = None) -> Any
     Calibration or CalibratedModel
         A `CalibratedModel` if the file holds a model.
 
+    Examples
+    --------
     >>> import tempfile, graphcal
     >>> out = graphcal.example()
     >>> data = out.graph

@@ -57,6 +57,8 @@ class Study:
     fitted : mapping of str to tuple of FittedRun
         Calibration and log-probabilities (N, C) of each recipe on each run.
 
+    Examples
+    --------
     >>> import dataclasses, graphcal
     >>> out = graphcal.example()
     >>> data, runs = out.graph, [out, dataclasses.replace(out, logits=0.9 * out.logits)]  # two models on one graph

@@ -72,8 +72,16 @@ def decide(
         With a recipe it may be the share of the validation nodes that certifies while the others fit.
     pool : mask, optional
         Nodes to decide.
-    max_error, certainty, random_draw, promise, positive
-        The promise, see `graphcal.decisions.Promise`. Only ``random_draw=True`` makes the result a guarantee.
+    max_error : float, default=0.05
+        Largest share of errors among approved nodes.
+    certainty : float, default=0.95
+        Probability with which the promise must hold.
+    random_draw : bool, default=False
+        Your statement that the certification nodes are a simple random sample. Required for a guarantee.
+    promise : {"pool", "future", "average"}, default="pool"
+        Nodes that the promise covers: these, new ones, or an average over draws (see `graphcal.decisions.Promise`).
+    positive : int or str, optional
+        Select the members of this class instead; the precision is at least 1 - ``max_error``.
     names : sequence of str, optional
         Names of the classes.
     fitted : mask, optional
@@ -92,6 +100,8 @@ def decide(
     Decision
         Approved nodes, nodes for review, the threshold and the promise.
 
+    Examples
+    --------
     >>> g = torch.Generator().manual_seed(0)
     >>> conf = 1 - 0.5 * torch.rand(4000, generator=g) ** 3
     >>> y = (torch.rand(4000, generator=g) > conf).long()             # class 0 is right as often as its confidence says

@@ -148,6 +148,8 @@ class Decision:
     guaranteed : bool
         Whether the user stated a random draw that the data do not contradict.
 
+    Examples
+    --------
     >>> import torch, graphcal
     >>> probs = torch.rand(2000, generator=torch.Generator().manual_seed(0)) / 2 + 0.5
     >>> y = (torch.rand(2000, generator=torch.Generator().manual_seed(1)) > probs).long()  # class 0 with that probability

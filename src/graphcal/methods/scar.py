@@ -95,6 +95,8 @@ class SCAR:
     temperature : bool, default=False
         Also fit a scale of the logits.
 
+    Examples
+    --------
     >>> import graphcal
     >>> out = graphcal.example()
     >>> data = out.graph

@@ -75,6 +75,8 @@ class Measurement(Scores):
     by_seed : tuple of Scores
         Scores of each seed.
 
+    Examples
+    --------
     >>> import graphcal
     >>> out = graphcal.example()
     >>> data = out.graph
@@ -267,6 +269,8 @@ def evaluate(
     Measurement
         All metrics as fractions.
 
+    Examples
+    --------
     >>> log_probs, y = torch.tensor([[0.8, 0.2], [0.6, 0.4], [0.3, 0.7]]).log(), torch.tensor([0, 1, 1])
     >>> m = evaluate(log_probs, y)
     >>> round(m.accuracy, 2), round(m.confidence, 2), m.binning

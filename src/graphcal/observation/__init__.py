@@ -76,6 +76,8 @@ def observe(
     Outputs
         Logits (N, C), graph, and final layer and hidden representation (N, D) if they were seen.
 
+    Examples
+    --------
     >>> import graphcal
     >>> from torch_geometric.nn.models import GCN
     >>> data = graphcal.example().graph

@@ -74,6 +74,8 @@ def report(*results: Any) -> ReportPage:
     ReportPage
         ``write(path)`` saves it; a notebook cell shows it.
 
+    Examples
+    --------
     >>> import graphcal
     >>> out = graphcal.example()
     >>> data = out.graph

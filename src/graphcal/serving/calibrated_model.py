@@ -65,6 +65,8 @@ class CalibratedModel(nn.Module):
     context : Tensor of shape (N, K), optional
         Context of each node from ``calibration.context_of(out)``, for sampled batches.
 
+    Examples
+    --------
     >>> import graphcal
     >>> from torch_geometric.nn.models import GCN
     >>> data = graphcal.example().graph

@@ -94,6 +94,8 @@ def calibrate(
     Calibrated
         Probabilities, calibration, and measurements before and after.
 
+    Examples
+    --------
     >>> import numpy as np, graphcal
     >>> rng = np.random.default_rng(0)
     >>> z = rng.standard_normal((2000, 3))

@@ -74,6 +74,8 @@ def export(out: Outputs, folder: str | Path) -> Path:
     Path
         Path of the predictions.
 
+    Examples
+    --------
     >>> import tempfile, graphcal
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = graphcal.export(graphcal.example(), folder)

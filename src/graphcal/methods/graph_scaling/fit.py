@@ -335,6 +335,8 @@ class GraphScaling:
     field : bool, default=False
         Add the residuals that communities share (`graphcal.methods.graph_scaling.field`). It then serves this graph alone.
 
+    Examples
+    --------
     >>> import graphcal
     >>> out = graphcal.example()
     >>> data = out.graph
