@@ -354,7 +354,7 @@ class GraphScaling:
     field: bool = False
 
     card: ClassVar[Card] = Card(
-        title="Graph scaling (ours)",
+        title="Graph scaling",
         formula="p = (w softmax(s z) + (1 - w) softmax(z' / sqrt(1 + pi/8 v)))^e, z' = (a.f)z + (u.f)v1 + u2 v2 + B[1; z; h; x]",
         paper="this library",
         parameters="about 17 + (33 + C) C under ridges, w and e; B has at most 1,000 entries",
@@ -439,9 +439,7 @@ class KeptGraphScaling(GraphScaling):
 
     predictions: str = "keep"
 
-    card: ClassVar[Card] = replace(
-        GraphScaling.card, title="Graph scaling, predictions kept (ours)", keeps_predictions=True
-    )
+    card: ClassVar[Card] = replace(GraphScaling.card, title="Graph scaling, predictions kept", keeps_predictions=True)
 
 
 def _centred(logits: Tensor) -> Tensor:
