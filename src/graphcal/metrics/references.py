@@ -156,7 +156,7 @@ def drift_text(drift: Mapping[str, Any]) -> str:
     if not drift["differ"]:
         return start + f"these rows look like the {drift['rows_at_fit']:,} rows of the fit"
     return (
-        f"{start}these rows are unlike those of the fit: {drift['text']} (told apart with AUC {drift['auc']:.2f}). Measure on "
+        f"{start}these rows are unlike those of the fit: {drift['text']} (AUC {drift['auc']:.2f}). Measure on "
         "fresh labels (graphcal check) before you rely on them"
     )
 
