@@ -72,8 +72,6 @@ def test_the_level_with_the_hidden_representation_serves(name, tmp_path):
         with pytest.raises(ValueError, match="got HeteroData"):
             export_program(shipped.exportable(), data)
         return
-    inputs = {"x": data.x, "edge_index": data.edge_index}
-    program = export_program(shipped.exportable(), Data(**inputs)).module()
-    torch.testing.assert_close(program(**inputs), expected, **CLOSE)
     pytest.importorskip("onnxscript")
-    torch.testing.assert_close(in_onnx_runtime(shipped, Data(**inputs), tmp_path / "m.onnx"), expected, **CLOSE)
+    inputs = Data(x=data.x, edge_index=data.edge_index)
+    torch.testing.assert_close(in_onnx_runtime(shipped, inputs, tmp_path / "m.onnx"), expected, **CLOSE)
