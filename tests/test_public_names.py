@@ -39,6 +39,17 @@ def test_a_public_name_has_an_example(name):
     assert ">>>" in (described(name).__doc__ or ""), f"help(graphcal.{name}) has no example"
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if inspect.isfunction(getattr(gc, name))])
+def test_a_public_function_describes_each_parameter(name):
+    function = getattr(gc, name)
+    text = inspect.getdoc(function).partition("Parameters\n----------\n")[2].partition("Returns\n-------\n")
+    described = {
+        word for line in re.findall(r"^(\S[^:\n]*) :", text[0], re.MULTILINE) for word in re.findall(r"\w+", line)
+    }
+    assert described == set(inspect.signature(function).parameters)
+    assert text[2].strip()
+
+
 @pytest.mark.parametrize("name", CLASSES)
 def test_every_method_is_described_and_shown(name):
     cls = getattr(gc, name)

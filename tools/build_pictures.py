@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/pictures.md, from one GCN on Citeseer (inside the package): python tools/build_pictures.py"""
+"""Draw the pictures of docs/measurement.md, from one GCN on Citeseer (inside the package): python tools/build_pictures.py"""
 
 from __future__ import annotations
 

@@ -29,9 +29,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class FinalLayer:
-    """The last linear map, seen from outside: logits = h @ weight.T + bias.
+    """The last linear map of a model: logits = h @ weight.T + bias.
 
     Averaged heads (GAT) and summed parts (GraphSAGE) are stacked into one weight, so ``gram`` is always weight @ weight.T.
+
+    Parameters
+    ----------
+    weight : Tensor of shape (C, D)
+        Rows are SCAR's class centroids.
+    bias : Tensor of shape (C,)
+        Zeros if the layer has none.
 
     >>> import graphcal
     >>> layer = graphcal.FinalLayer.from_weight(torch.eye(3, 8))  # three classes, eight hidden units, no bias
@@ -94,10 +101,22 @@ class LazyTensor:
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """One trained model on one graph. Computed once, never changed.
+    """Outputs of one trained model on one graph, computed once and never changed.
 
-    `observe` and `train` make them. Logits in half precision are taken in single. Masks of the graph may be boolean or node
-    numbers, labels (N,) or (N, 1).
+    `observe` and `graphcal.lab.train` make them.
+
+    Parameters
+    ----------
+    logits : Tensor of shape (N, C)
+        Half precision is converted to single.
+    graph : Data
+        With ``edge_index``, ``y`` (N,) or (N, 1), and masks; masks may be boolean or node numbers.
+    final : FinalLayer, optional
+        Last linear map; SCAR needs it.
+    hidden : Tensor of shape (N, D) or callable, optional
+        Representation that enters the last linear map.
+    model : ModelHandle, optional
+        Runs the model again, for calibrators that need it.
 
     >>> import graphcal
     >>> out = graphcal.example()
@@ -238,12 +257,19 @@ class Calibration(nn.Module):
     """A fitted map from `Outputs` to log-probabilities (N, C).
 
     The constructor's arguments are the whole state: tensors become buffers (so ``.to``, ``state_dict`` and saving work),
-    everything else is a plain JSON-able setting. ``Cls(**tensors, **settings)`` is how a saved one comes back.
-    ``num_classes`` is the number of classes it was fitted on; logits with another number are refused. ``fitted_on`` describes
-    the fit (see the function of that name).
+    everything else is a plain JSON-able setting. ``Cls(**tensors, **settings)`` restores a saved one.
 
-    A subclass defines ``needs``, `context` (where it reads the graph) and `kernel`. It is then applied in memory, to tables on
+    A subclass defines ``needs``, `context` (if it reads the graph) and `kernel`. It is then applied in memory, to tables on
     disk, to sampled batches and in exported programs. A calibration with ``needs.whole_graph`` defines ``forward(out)`` instead.
+
+    Parameters
+    ----------
+    num_classes : int, optional
+        Number of classes of the fit; logits with another number are refused.
+    fitted_on : mapping, optional
+        Metadata of the fit (see the function of that name).
+    **state
+        Tensors and settings of the subclass.
 
     >>> import graphcal
     >>> out = graphcal.example()
@@ -387,10 +413,10 @@ def _short(value: Tensor) -> str:
 
 @runtime_checkable
 class Recipe(Protocol):
-    """A frozen dataclass of hyper-parameters that knows how to fit a calibration.
+    """A frozen dataclass of hyper-parameters with a method ``fit``.
 
-    ``on`` are the nodes whose labels are fitted, as a boolean mask or node numbers; ``stop`` the nodes for early stopping where
-    a method has it (protocols differ: GATS stops on training nodes, CaGCN on the fitted ones).
+    ``fit(out, on, stop=None)`` returns a `Calibration`. It reads the labels of the nodes ``on`` (N,), a boolean mask or node
+    numbers. ``stop`` are the nodes for early stopping, if a method has it: GATS stops on training nodes, CaGCN on ``on``.
 
     >>> import graphcal
     >>> out = graphcal.example()

@@ -163,9 +163,17 @@ _memo: MutableMapping[Data, tuple[tuple[Any, ...], tuple[Any, ...], Structure]] 
 
 
 def structure(graph: Data | Structure) -> Structure:
-    """The facts of ``graph``: degrees, hops from the training nodes, means over neighbours. Computed once per graph.
+    """Compute degrees, hops from the training nodes and means over neighbours, once per graph.
 
-    A graph without ``train_mask`` has no training nodes: every hop is unreachable.
+    Parameters
+    ----------
+    graph : Data or Structure
+        With ``edge_index``. Without ``train_mask`` there are no training nodes and every hop is unreachable.
+
+    Returns
+    -------
+    Structure
+        Cached until edges or training nodes change.
 
     >>> import graphcal
     >>> data = graphcal.example().graph

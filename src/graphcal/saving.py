@@ -86,13 +86,23 @@ def save(
     path: str | os.PathLike[str],
     reference: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write ``calibration``, or a model with its calibration, to ``path``. The file appears whole or not at all.
+    """Save a calibration, or a model with its calibration, as safetensors. The file appears complete or not at all.
 
-    Of a `CalibratedModel` the file holds everything it was given: the model's state, ``context``, ``train_mask``, ``pick`` and
-    ``node_type``. Functions (``as_graph``, a callable ``pick``) are refused.
+    Parameters
+    ----------
+    calibration : Calibration or CalibratedModel
+        Of a `CalibratedModel` the file holds the model's state, ``context``, ``train_mask``, ``pick`` and ``node_type``.
+        Functions (``as_graph``, a callable ``pick``) are refused.
+    path : path
+        File to write.
+    reference : mapping, optional
+        Summary of the predictions at fitting time (`graphcal.metrics.reference_summary`). `graphcal watch` and `graphcal
+        score` compare new predictions with it. A calibration of `graphcal.calibrate` has one already.
 
-    ``reference`` is what its predictions looked like when it was fitted (`graphcal.metrics.reference_summary`): `graphcal watch`
-    and `graphcal score` compare later ones with it. A calibration of `graphcal.calibrate` brings its own.
+    Returns
+    -------
+    Path
+        The file.
 
     >>> import tempfile
     >>> import graphcal
@@ -172,12 +182,23 @@ def find_reference(path: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 
 def restore(path: str | os.PathLike[str], model: nn.Module | None = None) -> Any:
-    """The calibration saved at ``path``, on the CPU and ready to use.
+    """Load a calibration, on the CPU and ready to use.
 
-    A file with a model in it needs ``model``, a module of the same architecture: its parameters are filled in, and what comes
-    back is the `CalibratedModel`. Nothing in a file can run code: it is safetensors, checked before it is used.
+    Nothing in a file can run code: it is safetensors, checked before it is used.
 
-    >>> import tempfile, graphcal as gc
+    Parameters
+    ----------
+    path : path
+        File written by `save`.
+    model : nn.Module, optional
+        For a file with a model: a module of the same architecture, whose parameters are filled in.
+
+    Returns
+    -------
+    Calibration or CalibratedModel
+        A `CalibratedModel` if the file holds a model.
+
+    >>> import tempfile, graphcal
     >>> out = graphcal.example()
     >>> data = out.graph
     >>> calibrate = graphcal.TemperatureScaling().fit(out, on=data.val_mask)

@@ -42,9 +42,20 @@ class FittedRun:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Recipes × runs, fitted and applied. ``fitted[name][r]`` is recipe ``name`` on run ``r``.
+    """Recipes fitted on and applied to runs; ``fitted[name][r]`` is recipe ``name`` on run ``r``.
 
-    A calibrator inside a study cannot read a test label.
+    A calibrator inside a study cannot read a test label. Make one with ``Study.of``.
+
+    Parameters
+    ----------
+    graph : Data
+        The graph with all labels, for measuring.
+    outputs : tuple of Outputs
+        One per run, with test labels hidden.
+    recipes : mapping of str to Recipe
+        Calibrators by name.
+    fitted : mapping of str to tuple of FittedRun
+        Calibration and log-probabilities (N, C) of each recipe on each run.
 
     >>> import dataclasses, graphcal
     >>> out = graphcal.example()

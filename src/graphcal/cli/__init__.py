@@ -20,7 +20,7 @@ from graphcal.plugins import announced
 
 app = typer.Typer(
     name="graphcal",
-    help="Honest confidence for graph neural networks: measure the calibration error, repair it, say how sure the repair is.",
+    help="Honest confidence for graph neural networks: measure, calibrate, decide.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,

@@ -23,7 +23,7 @@ def methods(
     ),
     json: bool = typer.Option(False, "--json", metavar="", help="Print the cards as JSON."),
 ) -> None:
-    """Say what each calibrator does, what it needs and what it costs.
+    """List calibrators: what they do, need and cost.
 
     graphcal methods            # all of them, a line each
     graphcal methods gats       # the card of one

@@ -16,7 +16,7 @@ def report(
         False, "--card", help="Write a model card in Markdown with Hugging Face's model-index block."
     ),
 ) -> None:
-    """Make the self-contained page of one or more results, or the model card of one.
+    """Write a report page from one or more results, or the model card of one.
 
     graphcal report graphcal-report/results.json -o report.html
     graphcal report graphcal-report --card -o README.md

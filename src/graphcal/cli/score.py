@@ -42,7 +42,7 @@ def score(
     ),
     json: bool = typer.Option(False, "--json", metavar="", help="Print _score.json instead of sentences."),
 ) -> None:
-    """Calibrate a table of any size with a saved calibrator; given again after a kill, it goes on where it was.
+    """Apply a saved calibrator to new predictions. Resumes after interruption.
 
     Reads batches and writes whole files only. Rows, order, ids and other columns stay; scores become calibrated ones:
 

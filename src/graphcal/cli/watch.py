@@ -86,7 +86,7 @@ def _show(report: MonitorReport) -> None:
             "–" if w.slope is None else f"{w.slope.value:.2f}",
         )
     console.print(table)
-    console.print("AUC: how well rows at fitting time and now can be told apart; 0.5 means not at all.", style="dim")
+    console.print("AUC: how well rows at fitting time and now can be separated; 0.5 means not at all.", style="dim")
     for w in report.windows:
         if w.drifting:
             console.print(f"* {w.name}: {', '.join(w.drifting)}", style="dim")

@@ -132,11 +132,23 @@ class ClassOutcome:
 class Decision:
     """Nodes that can be decided automatically, and the promise about them.
 
-    ``errors_at_most`` is a number of nodes: with ``certainty`` at most so many of the approved nodes are wrong. With the
-    promise "average" it holds on average over draws, with "future" the share ``max_error`` is promised of nodes yet to come.
-    Certification nodes are neither approved nor sent to a person: their labels are known.
+    `graphcal.decide` makes it. Certification nodes are neither approved nor reviewed: their labels are known.
 
-    >>> import torch, graphcal as gc
+    Attributes
+    ----------
+    approved, review : Tensor of shape (N,), bool
+        Nodes to act on without review, and nodes for a person.
+    threshold : float or None
+        Smallest score of an approved node; None if there is none.
+    promise : Promise
+        Target error, certainty and kind of the promise.
+    errors_at_most : int
+        Bound on the number of wrong approved nodes, with ``certainty``. With the promise "average" it holds on average over
+        draws; with "future" the share ``max_error`` is promised for new nodes.
+    guaranteed : bool
+        Whether the user stated a random draw that the data do not contradict.
+
+    >>> import torch, graphcal
     >>> probs = torch.rand(2000, generator=torch.Generator().manual_seed(0)) / 2 + 0.5
     >>> y = (torch.rand(2000, generator=torch.Generator().manual_seed(1)) > probs).long()  # class 0 with that probability
     >>> log_probs, certify = torch.stack([probs, 1 - probs], 1).log(), torch.arange(2000) < 500

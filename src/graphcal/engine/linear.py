@@ -220,7 +220,7 @@ class NewtonState:
 
 
 def newton_step(state: NewtonState, start: Tensor, ridge: Tensor) -> tuple[Tensor, float]:
-    """What Newton's method takes off theta (K,), and twice what the objective would fall by if it were quadratic."""
+    """Newton step (K,), to be subtracted from theta, and the Newton decrement: twice the decrease of a quadratic objective."""
     gradient = state.gradient + ridge * (state.theta - start)
     step = torch.linalg.solve(state.hessian + ridge.diag(), gradient)
     return step, float(gradient @ step)

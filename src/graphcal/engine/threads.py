@@ -1,4 +1,4 @@
-"""How many threads torch computes with.
+"""Number of threads that torch computes with.
 
 On small matrices a second thread waits more than it works, and on a busy machine all of them wait for the slowest.
 """

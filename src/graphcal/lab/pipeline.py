@@ -40,9 +40,9 @@ def run(
     (`graphcal.results.choose_method`). ``dataset`` is a name or your own `Data`. ``progress(stage, done, total)`` is called
     while training and while calibrating.
 
-    >>> import graphcal as gc
-    >>> data = gc.lab.synthetic(500, seed=0)
-    >>> results = gc.lab.run(data, calibrators=["ts"], seeds=range(1), training=gc.lab.Training(epochs=5))
+    >>> import graphcal
+    >>> data = graphcal.lab.synthetic(500, seed=0)
+    >>> results = graphcal.lab.run(data, calibrators=["ts"], seeds=range(1), training=graphcal.lab.Training(epochs=5))
     >>> results.value("ts", "nll") < results.value("none", "nll"), results.verdict[:31]
     (True, 'The model is under-confident by')
     """

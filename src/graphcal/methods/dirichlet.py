@@ -56,7 +56,7 @@ class Dirichlet:
 
 
 class LogAffineMap(Calibration):
-    """What `Dirichlet` fits."""
+    """Calibration fitted by `Dirichlet`."""
 
     matrix: Tensor  # (C, C)
     shift: Tensor  # (C,)

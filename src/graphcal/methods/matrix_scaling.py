@@ -58,7 +58,7 @@ class MatrixScaling:
 
 
 class AffineMap(Calibration):
-    """What `MatrixScaling` fits."""
+    """Calibration fitted by `MatrixScaling`."""
 
     matrix: Tensor  # (C, C)
     shift: Tensor  # (C,)

@@ -84,9 +84,15 @@ class SCAR:
 
         z' = z + w (t - z),   t = G[:, y_hat] + b,   G = W^T W of the final layer,   w = alpha or beta
 
-    Weights that are not given are fitted, exactly; ``temperature=True`` fits a scale on the logits with them. Use it where the
-    final layer is known (`graphcal.lab.train`, `graphcal.observe`) and predictions must stay as they are. One weight for all
-    nodes of a side repairs the mean; `GraphScaling` lets the scale depend on a node's neighbourhood and is better on most graphs.
+    It needs the final layer and keeps predictions. `GraphScaling` lets the scale depend on a node's neighbourhood and has a
+    lower NLL on most graphs.
+
+    Parameters
+    ----------
+    alpha, beta : float, optional
+        Weights; fitted exactly if not given.
+    temperature : bool, default=False
+        Also fit a scale of the logits.
 
     >>> import graphcal
     >>> out = graphcal.example()

@@ -31,9 +31,9 @@ class StructuredMatrixScaling:
 
     As `MatrixScaling`, with penalties that are known beforehand instead of searched for; it may change predictions.
 
-    >>> import graphcal as gc
+    >>> import graphcal
     >>> from graphcal.methods import StructuredMatrixScaling
-    >>> out = gc.example()
+    >>> out = graphcal.example()
     >>> data = out.graph
     >>> StructuredMatrixScaling().fit(out, on=data.val_mask).matrix.shape
     torch.Size([5, 5])
@@ -67,7 +67,7 @@ class StructuredMatrixScaling:
 
 
 class StructuredMap(Calibration):
-    """What `StructuredMatrixScaling` fits."""
+    """Calibration fitted by `StructuredMatrixScaling`."""
 
     scale: Tensor  # (1,) 1 / T
     matrix: Tensor  # (C, C)

@@ -24,8 +24,8 @@ SMALLEST_SCALE = 1e-3  # T <= 1000: a model whose logits carry no information ge
 class TemperatureScaling:
     """Divide all logits by one temperature.
 
-    The first thing to try and the row to beat. It needs nothing but logits and cannot overfit; it moves the mean confidence and
-    leaves nodes of different kinds as unequally calibrated as they were.
+    The baseline to beat. It reads logits only and cannot overfit. It corrects the mean confidence; differences between groups of
+    nodes remain. It has no parameters.
 
     >>> import graphcal
     >>> out = graphcal.example()

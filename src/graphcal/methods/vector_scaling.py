@@ -49,7 +49,7 @@ class VectorScaling:
 
 
 class ScaleAndShift(Calibration):
-    """What `VectorScaling` fits."""
+    """Calibration fitted by `VectorScaling`."""
 
     scale: Tensor  # (C,)
     shift: Tensor  # (C,)

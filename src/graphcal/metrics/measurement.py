@@ -60,8 +60,20 @@ PAIRED = ("ece", "nll")  # what is compared with the predictions before calibrat
 class Measurement(Scores):
     """Calibration of one method on one set of nodes, as fractions; with several seeds, means over them.
 
-    `evaluate` makes it. Read ``nll`` first, then ``ece`` beside ``ece_floor``, the ECE that a perfect model would show.
-    ``true_error`` is the error behind that noise, ``ece_interval`` its interval, ``worst`` the group that is furthest off.
+    `evaluate` makes it. ``print(m)`` shows a summary.
+
+    Attributes
+    ----------
+    nll, brier, accuracy, confidence : float
+        Proper scores, accuracy and mean confidence.
+    ece, ece_floor : float
+        Measured ECE, and the expected ECE of a perfectly calibrated model on these nodes.
+    true_error, ece_interval : float, (float, float)
+        Estimate of the ECE without sampling noise, and its interval.
+    slices, worst : tuple of Slice, Slice or None
+        Groups of nodes, and the one that is significantly furthest off.
+    by_seed : tuple of Scores
+        Scores of each seed.
 
     >>> import graphcal
     >>> out = graphcal.example()
@@ -225,11 +237,35 @@ def evaluate(
     before: Tensor | Sequence[Tensor] | None = None,
     thorough: bool = True,
 ) -> Measurement:
-    """Measure predictions on the nodes in ``mask`` (all without one); ``log_probs`` is one tensor, or one per seed.
+    """Measure the calibration of predictions.
 
-    With the ``graph``, whose nodes are the rows of ``log_probs``, also by slices of it and what its validation labels allow.
-    With the log-probabilities ``before`` calibration also the paired differences and the nodes that changed most. ``thorough``
-    adds the relatives of ECE, the interval by neighbourhoods and the parts of the proper scores: about as much work again.
+    Parameters
+    ----------
+    log_probs : Tensor of shape (N, C), or a sequence of them
+        Log-probabilities; a sequence holds one tensor per seed.
+    y : Tensor of shape (N,)
+        Labels, -1 for none.
+    mask : Tensor of shape (N,), optional
+        Nodes to measure; all without one.
+    graph : Data, optional
+        Graph whose nodes are the rows. Adds slices and the limit set by its validation labels.
+    bins : int, default=20
+        Number of equal-width bins.
+    level : float, default=0.95
+        Level of intervals.
+    draws : int, default=1000
+        Number of resamples.
+    generator : torch.Generator, optional
+        Source of randomness.
+    before : like ``log_probs``, optional
+        Predictions before calibration. Adds paired differences and the nodes that changed most.
+    thorough : bool, default=True
+        Add variants of ECE, the interval by neighbourhoods and the parts of the proper scores. Doubles the work.
+
+    Returns
+    -------
+    Measurement
+        All metrics as fractions.
 
     >>> log_probs, y = torch.tensor([[0.8, 0.2], [0.6, 0.4], [0.3, 0.7]]).log(), torch.tensor([0, 1, 1])
     >>> m = evaluate(log_probs, y)

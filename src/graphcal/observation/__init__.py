@@ -47,18 +47,34 @@ def observe(
     layerwise: bool = False,
     loader: Iterable[Data] | None = None,
 ) -> Outputs:
-    """Run any torch module once or twice: logits, final layer and the representation that enters it.
+    """Run a torch module and return its logits, final layer and hidden representation.
 
-    The model is called with what its signature names (``x``, ``edge_index``, ``edge_weight``, ``adj_t``, ``data`` …);
-    ``call=lambda model, data: …`` serves any other. Of several tensors that it returns, ``pick`` names the logits. ``final``
-    names the last layer (a module, or its dotted name) where several could be it, and makes it an error if it is not. In a
-    `HeteroData`, ``node_type`` are the nodes that get a class. One logit for two classes becomes two.
+    One pass is enough if nothing follows the final layer; otherwise a second pass proves it. A final layer that is not seen
+    in the pass is searched for with changed weights; a warning says how many passes that took.
 
-    The second pass proves the final layer where something follows it (a propagation, attention). A final layer that is not
-    seen in the pass is searched for with changed weights; a warning says how many passes that took.
+    Parameters
+    ----------
+    model : nn.Module
+        A trained model. It is unchanged afterwards.
+    data : Data or HeteroData
+        Gives the arguments that the model's signature names (``x``, ``edge_index``, ``edge_weight``, ``adj_t``, ``data`` …).
+    final : str or nn.Module, optional
+        Last layer, if several could be it. An error if it is not linear.
+    call : callable, optional
+        ``call=lambda model, data: …`` for other signatures.
+    pick : int, str or callable, optional
+        Logits among several tensors that the model returns.
+    node_type : str, optional
+        Nodes of a `HeteroData` that get a class.
+    layerwise : bool, default=False
+        Compute the same logits by parts, for graphs too large for one pass.
+    loader : iterable of Data, optional
+        Batches; returns the logits of each batch's seeds, as served by batches.
 
-    A graph too large for one pass (`batches`): ``layerwise=True`` gives the same logits, computed by parts; ``loader`` gives
-    those of each batch's seeds, as the model says them where it is served by batches.
+    Returns
+    -------
+    Outputs
+        Logits (N, C), graph, and final layer and hidden representation (N, D) if they were seen.
 
     >>> import graphcal
     >>> from torch_geometric.nn.models import GCN

@@ -77,7 +77,7 @@ def draw_reliability(rel: Reliability, ax: Axes, label: str | None = None, count
 def plot_reliability(log_probs: Tensor, y: Tensor, bins: int = 20, label: str | None = None) -> Figure:
     """The reliability diagram in one line: a figure that a notebook shows and ``savefig`` writes.
 
-    >>> import torch, graphcal as gc
+    >>> import torch, graphcal
     >>> log_probs, y = torch.tensor([[0.8, 0.2], [0.6, 0.4], [0.3, 0.7]]).log(), torch.tensor([0, 1, 1])
     >>> type(graphcal.plots.plot_reliability(log_probs, y)).__name__
     'Figure'

@@ -62,13 +62,23 @@ def combine(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def report(*results: Any) -> ReportPage:
-    """The page of one or more results: dictionaries, paths to results.json, or what `graphcal.lab.run` returns.
+    """Make a self-contained HTML page from results.
+
+    Parameters
+    ----------
+    *results : dict, path or results of `graphcal.lab.run`
+        One or more; a path leads to results.json or its folder.
+
+    Returns
+    -------
+    ReportPage
+        ``write(path)`` saves it; a notebook cell shows it.
 
     >>> import graphcal
     >>> out = graphcal.example()
     >>> data = out.graph
-    >>> found = graphcal.evaluate(out.logits.log_softmax(-1), data.y, data.test_mask).to_dict()
-    >>> page = graphcal.report({"dataset": "mine", "methods": {"none": found}})  # a notebook cell shows it
+    >>> measured = graphcal.evaluate(out.logits.log_softmax(-1), data.y, data.test_mask).to_dict()
+    >>> page = graphcal.report({"dataset": "mine", "methods": {"none": measured}})  # a notebook cell shows it
     >>> page.html[:15], "under-confident" in page.html  # page.write("report.html") saves it
     ('<!doctype html>', True)
     """

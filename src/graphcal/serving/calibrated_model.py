@@ -44,12 +44,26 @@ USER = 6  # frames from a method that `_calibrated` calls to the line that calle
 
 
 class CalibratedModel(nn.Module):
-    """A model and its calibration in one module: the model's own forward signature, calibrated log-probabilities out.
+    """A model and its calibration in one module, with the model's forward signature and calibrated log-probabilities out.
 
-    It is in evaluation mode, and runs the model in it, until ``train()`` is called on it. ``train_mask`` says which nodes of
-    the graph that is served are training nodes. ``pick`` names the logits among several tensors, ``node_type`` the nodes of a
-    heterogeneous graph, as in `observe`; ``as_graph(*args, **kwargs) -> Data`` serves calls in which no edges are found,
-    ``context`` sampled batches.
+    It runs the model in evaluation mode until ``train()`` is called.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The trained model.
+    calibration : Calibration
+        Fitted on outputs of this model.
+    train_mask : Tensor of shape (N,), optional
+        Training nodes of the served graph; boolean or node numbers.
+    pick : int, str or callable, optional
+        Logits among several tensors that the model returns, as in `observe`.
+    node_type : str, optional
+        Nodes of a heterogeneous graph that get a class, as in `observe`.
+    as_graph : callable, optional
+        ``as_graph(*args, **kwargs) -> Data`` for calls that hold no edges.
+    context : Tensor of shape (N, K), optional
+        Context of each node from ``calibration.context_of(out)``, for sampled batches.
 
     >>> import graphcal
     >>> from torch_geometric.nn.models import GCN

@@ -68,15 +68,33 @@ def calibrate(
     classes: Sequence[str] | None = None,
     seed: int = 0,
 ) -> Calibrated:
-    """Calibrate scores (N, C) of any framework; the probabilities come back in the same kind of container.
+    """Calibrate scores of any framework; probabilities are returned in the same kind of container.
 
-    ``scores`` is a NumPy array, a torch tensor, a pandas data frame or an Arrow table; ``kind`` is logits, log-probs or probs,
-    where columns do not say it by their names. ``y`` (N,) are class numbers or names, -1 or None where there is no label: leave
-    out the labels of rows the model was trained on. ``classes`` names the classes, number 0 first: in the order of the scores,
-    or, where columns are named after them, in any order. ``edges`` (2, E) are row numbers. ``on`` are the rows to fit on, as a
-    mask or as row numbers; without it half of the labelled rows are drawn with ``seed``.
+    Parameters
+    ----------
+    scores : array, Tensor, DataFrame or Arrow table of shape (N, C)
+        Scores of the classes.
+    y : array of shape (N,)
+        Class numbers or names, -1 or None for no label. Leave out labels of rows the model was trained on.
+    edges : array of shape (2, E), optional
+        Row numbers.
+    on : array of shape (N,) or row numbers, optional
+        Rows to fit on; without it half of the labelled rows are drawn with ``seed``.
+    calibrator : str, default="auto"
+        Name in `CALIBRATORS`.
+    kind : {"logits", "log-probs", "probs"}, optional
+        Type of the scores, if column names do not say it.
+    classes : sequence of str, optional
+        Class names, number 0 first: in the order of the scores, or in any order if columns are named after them.
+    seed : int, default=0
+        Seed of the random split.
 
-    >>> import numpy as np, graphcal as gc
+    Returns
+    -------
+    Calibrated
+        Probabilities, calibration, and measurements before and after.
+
+    >>> import numpy as np, graphcal
     >>> rng = np.random.default_rng(0)
     >>> z = rng.standard_normal((2000, 3))
     >>> y = (z + rng.gumbel(size=z.shape)).argmax(1)

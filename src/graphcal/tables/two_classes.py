@@ -59,7 +59,7 @@ def notes_on(study: Study) -> list[str]:
         notes.append(
             f"The mean predicted probability of class {name} is {100 * mean:.1f} %, and {labels}: a class "
             f"weight of about {weight:.2g} would explain this. If the model was trained with class weights or on resampled rows, "
-            "see gc.decisions.undo_weights."
+            "see graphcal.decisions.undo_weights."
         )
     for method, recipe in study.recipes.items():
         card = getattr(recipe, "card", None)
@@ -79,7 +79,7 @@ def choice_note(compared: Mapping[str, float]) -> str:
 
 
 def is_far(probs: Tensor, positive: Tensor) -> bool:
-    """Whether the mean of probabilities (n,) is far from the share of positive rows (n,), beyond chance."""
+    """Return whether the mean of probabilities (n,) is far from the share of positive rows (n,), beyond chance."""
     mean, share = float(probs.mean()), float(positive.double().mean())
     if not 0 < share < 1 or not 0 < mean < 1:
         return False

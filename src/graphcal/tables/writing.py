@@ -60,7 +60,19 @@ def write_table(path: Path, tables: Iterable[pa.Table | pa.RecordBatch]) -> Path
 
 
 def export(out: Outputs, folder: str | Path) -> Path:
-    """Write the outputs of a model to ``folder``; return the path of the predictions.
+    """Write the outputs of a model as Parquet files that `graphcal calibrate` reads.
+
+    Parameters
+    ----------
+    out : Outputs
+        Outputs of a model.
+    folder : path
+        Folder for predictions.parquet, edges.parquet and final_layer.safetensors.
+
+    Returns
+    -------
+    Path
+        Path of the predictions.
 
     >>> import tempfile, graphcal
     >>> with tempfile.TemporaryDirectory() as folder:

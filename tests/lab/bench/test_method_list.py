@@ -29,9 +29,7 @@ def test_lists_compare_with_the_reference(session: Session) -> None:
 
 
 def test_a_list_compares_its_own_method_with_its_rivals_over_graphs(session: Session) -> None:
-    table = Session.of(
-        small(kind="list", against="ts", main_method="ts", rivals=["uncal"]), session.store.folder
-    ).table()
+    table = Session.of(small(kind="list", against="ts", own="ts", rivals=["uncal"]), session.store.folder).table()
     assert "against its rivals" not in text_of(table)  # one graph is no sample of graphs
     other = replace(table.rows[0], axis_values={**table.rows[0].axis_values, "dataset": "another"})
     text = text_of(replace(table, rows=(*table.rows, other)))

@@ -11,7 +11,7 @@ import pytest
 import graphcal as gc
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "paper-appendix.md").read_text(encoding="utf-8").partition("## From the paper to the code\n")[2]
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "in the code" not in line]
 PATH = re.compile(r"`([a-z_/-]+(?:\.py|\.toml|/))`(?:: ((?:`\w+`(?:, )?)+))?")
 ASKED = (

@@ -156,7 +156,7 @@ def scale_of_every_node(calibration: Calibration, out: Outputs, inputs: Tensor, 
 
 
 class NodeScaleGCN(Calibration):
-    """What `CaGCN` fits."""
+    """Calibration fitted by `CaGCN`."""
 
     needs = Needs(edges=True, whole_graph=True)
 

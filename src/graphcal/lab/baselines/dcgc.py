@@ -131,7 +131,7 @@ def first_weights(classes: int, generator: torch.Generator, like: Tensor) -> Wei
 
 
 class RepairedGraph(Calibration):
-    """What `DCGC` fits."""
+    """Calibration fitted by `DCGC`."""
 
     needs = Needs(edges=True, whole_graph=True)
 

@@ -55,7 +55,7 @@ def inputs_of(out: Outputs) -> Tensor:
 
 
 class AgreementScaleGCN(Calibration):
-    """What `DCGNN` fits."""
+    """Calibration fitted by `DCGNN`."""
 
     needs = Needs(edges=True, whole_graph=True)
 

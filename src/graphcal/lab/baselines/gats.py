@@ -85,7 +85,7 @@ class GATS:
         fitted_nll = nll(nodes)
 
         def loss(weights: Weights) -> Tensor:
-            """With the decay of T_0 and g themselves, not of their logarithms, which are what is learnt."""
+            """Loss with the decay of T_0 and g themselves, not of the learnt logarithms."""
             decayed = torch.stack([weights[name].exp() for name in LOGARITHMS]).square().sum()
             return fitted_nll(weights) + 0.5 * self.weight_decay * decayed
 
@@ -102,7 +102,7 @@ class GATS:
 
 
 def edge_inputs(out: Outputs, of: Tensor) -> dict[str, Tensor]:
-    """What does not change while fitting: the edges into the nodes ``of`` and what they carry."""
+    """Constants of the fit: the edges into the nodes ``of`` and their values."""
     graph = structure(out.graph)
     row, col, _ = rows_of(graph.adjacency, of)  # with the self loop
     z, read = out.logits, torch.unique(col)
@@ -138,7 +138,7 @@ def temperatures(inputs: dict[str, Tensor], w: Weights) -> Tensor:
 
 
 class AttentionTemperature(Calibration):
-    """What `GATS` fits."""
+    """Calibration fitted by `GATS`."""
 
     needs = Needs(edges=True, training=True, whole_graph=True)
 

@@ -138,7 +138,7 @@ def features_of(out: Outputs) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What the experts see when they are asked about some nodes: the two hops around them."""
+    """Inputs of the experts for some nodes: the two hops around them."""
 
     logits: Tensor  # (n, C) of the nodes themselves
     far_index: Tensor  # (n,) their places among the far nodes
@@ -162,7 +162,7 @@ class View:
 
 
 def experts(view: View, w: Weights, noise: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """What each expert says (n, M, C or 1), and what the gate reads (n, C + embedding)."""
+    """Outputs of each expert (n, M, C or 1) and inputs of the gate (n, C + embedding)."""
     projected = view.far_features @ w["project"]  # (q, e)
     degree = w["embed"][view.far_degree.clamp(max=len(w["embed"]) - 1)]  # (q, e)
     inputs = view.far @ torch.cat([view.far_logits, projected, degree], -1)  # (r, I)
@@ -186,7 +186,7 @@ def scales(outputs: Tensor, gates: Tensor) -> Tensor:
 
 
 class ExpertMixture(Calibration):
-    """What `GETS` fits."""
+    """Calibration fitted by `GETS`."""
 
     needs = Needs(edges=True, inputs=True, whole_graph=True)
 

@@ -169,7 +169,7 @@ def temperatures(features: Tensor, others: Tensor, row: Tensor, col: Tensor, att
 
 
 class SimilarityTemperature(Calibration):
-    """What `SimCalib` fits."""
+    """Calibration fitted by `SimCalib`."""
 
     needs = Needs(edges=True, hidden=True, whole_graph=True)
 

@@ -118,7 +118,7 @@ def nearest(points: Tensor, centres: Tensor) -> Tensor:
 
 
 class GroupScales(Calibration):
-    """What `SimiMailbox` fits."""
+    """Calibration fitted by `SimiMailbox`."""
 
     needs = Needs(edges=True, whole_graph=True)
 

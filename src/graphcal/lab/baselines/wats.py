@@ -115,7 +115,7 @@ def wavelets(graph: Structure, order: int, heat: float, dtype: torch.dtype) -> T
 
 
 class WaveletTemperature(Calibration):
-    """What `WATS` fits."""
+    """Calibration fitted by `WATS`."""
 
     needs = Needs(edges=True, whole_graph=True)
 

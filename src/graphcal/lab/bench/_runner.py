@@ -79,7 +79,7 @@ def models_of(base: TrainingGroup, store: Store, graphs: Graphs) -> Models:
 
 
 def _is_sound(base: TrainingGroup, path: Path) -> bool:
-    """Whole, of this training and no other, with what every run needs."""
+    """Return whether a file is complete and holds the runs of this training."""
     try:
         tensors, about = read_checked(path)
         config, seconds = json.loads(about["config"]), float(about["seconds"])
@@ -226,7 +226,7 @@ def compute(cell: Cell, models: Mapping[str, Models], graph: Data) -> tuple[Reco
 
 @dataclass
 class Bench:
-    """What the cells of one job share: graphs, trained models, and the trainings that failed."""
+    """State shared by the cells of one job: graphs, trained models, failed trainings."""
 
     store: Store
     graphs: Graphs = field(default_factory=Graphs)

@@ -80,7 +80,7 @@ P_ROUNDING = 0.01  # p-values are counted over draws: a last digit elsewhere mov
 
 @dataclass
 class Audit:
-    """How many numbers were measured again, and which came out otherwise."""
+    """Result of an audit: count of recomputed numbers and list of differences."""
 
     checked: int = 0
     wrong: list[str] = field(default_factory=list)

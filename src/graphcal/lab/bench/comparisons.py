@@ -1,4 +1,4 @@
-"""Which differences between methods are more than chance.
+"""Significance of differences between methods.
 
 A difference over R runs has an error of its own in every run, seen in the scatter of d_r, and one that all runs share:
 

@@ -366,7 +366,7 @@ def _rank_blocks(table: Table) -> list[Block]:
 
 
 def seconds_blocks(table: Table, level: int = 1) -> list[Block]:
-    """How long the cells took, on one core: different on every run, so in a document of its own."""
+    """Seconds of the cells on one core; a separate document, because they differ on every run."""
     header = [*map(axis_title, table.axes), "method", *PARTS]
     body = [
         cells([*axis_cells(table, row), table.preset.title_of(m), *(f"{entry.seconds(part):.4f}" for part in PARTS)])

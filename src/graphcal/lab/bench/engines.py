@@ -1,4 +1,4 @@
-"""Where jobs run: here, in a pool of processes, or on a Ray cluster. One small interface, the same records from each.
+"""Run jobs in this process, in a pool of processes, or on a Ray cluster. One small interface, the same records from each.
 
     Engine.map(work, jobs, tick) -> results, in the order in which jobs end
 
@@ -32,7 +32,7 @@ TICK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class JobResult:
-    """What became of one job."""
+    """Result of one job."""
 
     job: Job
     written: tuple[str, ...] = ()  # the files written, with their folder

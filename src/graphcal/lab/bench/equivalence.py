@@ -24,7 +24,7 @@ MARGIN = 1.0  # points: what the field argues about is half a point to one point
 
 @dataclass(frozen=True)
 class Sample:
-    """What is known of several runs."""
+    """Mean, deviation and size of several runs."""
 
     mean: float
     sd: float
@@ -41,13 +41,13 @@ class MeanDifference:
 
     @property
     def p(self) -> float:
-        """Of a difference as large, if there were none."""
+        """P-value of a difference as large if there were none."""
         if self.error == 0:
             return 1.0 if self.value == 0 else 0.0
         return float(2 * stats.t.sf(abs(self.value) / self.error, self.df))
 
     def p_beyond(self, margin: float) -> float:
-        """Of a difference as small, if the true one were at the margin or beyond: the larger of two one-sided p-values."""
+        """P-value of a difference as small if the true one were at the margin or beyond (larger of two one-sided tests)."""
         if self.error == 0:
             return 0.0 if abs(self.value) < margin else 1.0
         return float(stats.t.sf((margin - abs(self.value)) / self.error, self.df))

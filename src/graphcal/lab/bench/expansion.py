@@ -1,4 +1,4 @@
-"""From a preset to the slots of its table, each with its cells, or the part of it that ``--only`` asks for.
+"""Expand a preset into the slots of its table, each with its cells, filtered by ``--only``.
 
     --only dataset=cora,calibrator=ts
 
@@ -185,7 +185,7 @@ class Filter:
 
     @classmethod
     def parse(cls, text: str, preset: Preset) -> Filter:
-        """From ``dataset=cora,citeseer,calibrator=ts``: a value without a name belongs to the name before it."""
+        """Parse ``dataset=cora,citeseer,calibrator=ts``: a value without a name belongs to the name before it."""
         values_by_name: dict[str, list[str] | None] = {
             name: [str(v) for v in values] for name, values in preset.axes.items()
         }
@@ -234,7 +234,7 @@ def blanks(preset: Preset, only: Filter = EVERYTHING) -> Iterator[Blank]:
 
 
 def left_out(preset: Preset, row: Mapping[str, Any], method: str) -> str | None:
-    """Why a rule leaves a place out (``leave_out = "reason"``; "" for one that is simply not there), or None."""
+    """Reason of the rule that leaves a slot out (``leave_out = "reason"``; "" if it does not exist), or None."""
     matching = (rule for rule in preset.rules if matches(rule["where"], {**row, "method": method}))
     return next((rule["leave_out"] for rule in matching if "leave_out" in rule), None)
 

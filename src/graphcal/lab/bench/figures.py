@@ -120,7 +120,7 @@ def _limits(table: Table, across: Sequence[tuple[str, Sequence[Row], str]], metr
 
 
 def _differences(table: Table, graphs: Mapping[str, Sequence[Row]]) -> Figure:
-    """How far the methods are from one of them, by graph, and their means over the graphs that have all values of x."""
+    """Draw the difference of methods to one of them, by graph, and the means over graphs that have all values of x."""
     settings = table.preset.figure
     metric = settings["metrics"][0]
     distances = {name: _distances(table, rows, metric) for name, rows in graphs.items()}
@@ -164,7 +164,7 @@ def _distances(table: Table, rows: Sequence[Row], metric: str) -> dict[str, dict
 
 
 def row_name(table: Table, row: Row, without: Sequence[str] = ()) -> str:
-    """What a row is called: the axes that vary."""
+    """Name of a row: the axes that vary."""
     shown = [n for n in table.axes if n not in without] or ["dataset"]
     return ", ".join(str(row.axis_values[n]) for n in shown)
 
@@ -214,7 +214,7 @@ def _reliability(bins: Mapping[str, Any]) -> Reliability:
 
 
 def _diagrams(table: Table) -> dict[str, list[tuple[str, Entry]]]:
-    """For each graph, what stands side by side: methods, or the values of one axis."""
+    """Panels of each graph: methods, or the values of one axis."""
     across = table.preset.figure.get("columns")
     lines: dict[str, list[tuple[str, Entry]]] = {}
     for row in table.rows:

@@ -50,7 +50,7 @@ def write_files(table: Table, folder: Path) -> list[Path]:
 
 
 def data_of_figure(table: Table) -> dict[str, str]:
-    """What a figure shows beside the metrics of its runs, so that it can be drawn again from files (`bench.files`)."""
+    """Data of a figure besides the metrics of its runs, so that it can be drawn again from files (`bench.files`)."""
     name, kind = table.preset.name, table.preset.kind
     if kind in ("reliability", "histograms"):
         return {f"{name}-bins.csv": csv_of_bins(table)}
@@ -260,7 +260,7 @@ def _record(line: Line, more: Mapping[str, Any], spent: Line) -> Record:
 
 
 def _tests(lines: Sequence[Line], metrics: Sequence[str]) -> dict[str, tuple[str, dict[str, Difference]]]:
-    """For each metric the row's best method, and every other one minus it."""
+    """Best method of the row for each metric, and every other one minus it."""
     groups: dict[str, tuple[str, dict[str, Difference]]] = {}
     for line in (line for line in lines if line["metric"] in metrics):
         _, others = groups.setdefault(line["metric"], (line["best"], {}))
@@ -269,7 +269,7 @@ def _tests(lines: Sequence[Line], metrics: Sequence[str]) -> dict[str, tuple[str
 
 
 def _bins(lines: Sequence[Line]) -> dict[str, list[float]]:
-    """As records have them: edges, and count, mean confidence and right ones of each bin."""
+    """Bins in the form of records: edges, and count, mean confidence and correct predictions of each."""
     count = [float(line["nodes"]) for line in lines]
     conf = [float(line["confidence_sum"]) / n if n else 0.0 for line, n in zip(lines, count)]
     edges = [float(lines[0]["low"]), *(float(line["high"]) for line in lines)]

@@ -146,7 +146,7 @@ def publish_archive(store: Store, file: Path, folder: Path) -> list[Path]:
 
 
 def _needed(lines: Sequence[str], folder: Path) -> list[str]:
-    """Of archives, the oldest first, those with a row that no newer one has."""
+    """Archives, oldest first, that hold a row that no newer one has."""
     needed, newer = list[str](), set[tuple[str, str]]()
     for line in reversed(lines):
         rows = {row for entry in line.split()[2:] for row in _rows_of(entry, folder)}

@@ -182,7 +182,7 @@ class Store:
             path.rename(target)
 
     def error(self, key: str) -> str:
-        """Why a cell failed; empty when another process has finished it since."""
+        """Error of a failed cell; empty if another process has finished it since."""
         path = self.failure_path(key)
         try:
             with reading(path, "a sound note of a failure"):

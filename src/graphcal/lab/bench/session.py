@@ -147,7 +147,7 @@ class Session:
         return [cell for key, cell in self.cells.items() if key not in done]
 
     def todo(self) -> list[Cell]:
-        """What a run would compute: unfinished, and on a graph that can be loaded."""
+        """Cells that a run would compute: unfinished, and on a graph that can be loaded."""
         return [cell for cell in self.unfinished() if cell.group.dataset not in self.unavailable]
 
     def finished(self) -> int:
@@ -158,7 +158,7 @@ class Session:
         return {key: self.store.error(key) for key in self.store.failed() & self.cells.keys()}
 
     def seconds_left(self) -> float | None:
-        """Of one core, for what is to do."""
+        """Seconds of one core that remain."""
         self.costs.learn(self.store.finished(), self.store)
         return self.costs.left(self.todo(), self.store)
 
@@ -201,7 +201,7 @@ class Status:
 
 
 def status(folder: str | Path) -> list[Status]:
-    """How far each preset of a folder is."""
+    """Progress of each preset of a folder."""
     store, plans = Store(folder), sorted((Path(folder) / "plans").glob("*.json"))
     if not plans:
         raise ValueError(f"{folder} holds no benchmark: `graphcal bench PRESET --out {folder}` starts one")

@@ -1,4 +1,4 @@
-"""What a benchmark cell is: everything its result depends on, resolved, as plain data with a hash.
+"""Specification of a benchmark cell: everything its result depends on, as plain data with a hash.
 
     TrainingGroup   models trained together: a graph, a backbone, a training, and one (split, seed) for each model
     Cell            one calibrator on one of those models, and how it is measured

@@ -1,4 +1,4 @@
-"""From records to a table: means over runs beside the published values, and what may be concluded from them.
+"""Build a table from records: means over runs beside the published values, with tests.
 
 A cell differs from the published one (mark ≠) when Welch's test tells the two means apart; the published one is taken to be of as
 many runs as ours. Agreement is counted by `graphcal.lab.bench.equivalence`: equivalent within a margin, differs, or open.
@@ -126,7 +126,7 @@ class Table:
 
     @property
     def agreement(self) -> Counter[str]:
-        """How many cells are equivalent to the published value beside them, differ from it, or are open."""
+        """Counts of cells that are equivalent to the published value, differ from it, or are open."""
         gaps = (entry.gap(self.preset.metric) for row in self.rows for entry in row.entries.values())
         return Counter(gap.verdict(MARGIN) for gap in gaps if gap is not None)
 
@@ -155,7 +155,7 @@ def empty(preset: Preset, blank: Blank) -> Entry:
 
 
 def printed(preset: Preset, axis_values: Mapping[str, Any], method: str) -> tuple[Published | None, tuple[str, ...]]:
-    """What the paper printed in a place, and what is to be said about it."""
+    """Published value of a slot, and remarks on it."""
     slot = {**axis_values, "method": method}
     here = [p.get("values", {}).get(method, p.get("every")) for p in preset.published if matches(p["where"], slot)]
     values = [value for value in here if value is not None]

@@ -51,7 +51,7 @@ def bench(
         Path("results"), metavar="FOLDER", help="With `audit`: the folder of tables to hold the archive against."
     ),
 ) -> None:
-    """Compute a table or figure, and set it beside the published numbers where the preset has them.
+    """Compute a benchmark table or figure beside the published numbers.
 
     graphcal bench list                                      # the presets
     graphcal bench table-gcn --only dataset=cora --runs 10

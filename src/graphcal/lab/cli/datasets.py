@@ -21,7 +21,7 @@ def datasets(
     ),
     json: bool = typer.Option(False, "--json", metavar="", help="Print JSON instead of tables."),
 ) -> None:
-    """List the datasets and where each is found, or print the card of one.
+    """List datasets, or describe one.
 
     graphcal datasets           # names, sizes, where they are
     graphcal datasets cora      # classes, homophily, sizes of every split

@@ -39,7 +39,7 @@ def explain(
     picture: Path = typer.Option(None, metavar="FILE", help="Draw the explanation to this file (svg, png or pdf)."),
     json: bool = typer.Option(False, "--json", metavar="", help="Print the explanation as JSON."),
 ) -> None:
-    """Explain one node's confidence by the training nodes that push for and against its predicted class.
+    """Explain one node's confidence by the training nodes for and against its prediction.
 
     graphcal explain citeseer --node 2000
     graphcal explain cora --node 5 --backbone gat --picture node5.svg

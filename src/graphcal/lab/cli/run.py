@@ -44,7 +44,7 @@ def run(
     ),
     json: bool = typer.Option(False, "--json", metavar="", help="Print the results as JSON instead of the table."),
 ) -> None:
-    """Show how honest a model's confidence is on a graph, and how much calibration repairs.
+    """Train a model on a graph, calibrate it and write a report.
 
     Trains BACKBONE on DATASET, fits each calibrator on the validation nodes and measures on the test nodes:
 

@@ -52,7 +52,7 @@ def shift(
     ),
     json: bool = typer.Option(False, "--json", metavar="", help="Print the rows as JSON."),
 ) -> None:
-    """Ask the uncomfortable questions: confidence on wrong predictions, and out of distribution.
+    """Measure confidence on wrong predictions and out of distribution.
 
     graphcal shift citeseer              # mixed features, rewired edges
     graphcal shift cora --table wrong    # confidence on wrong predictions
@@ -78,7 +78,7 @@ def shift(
 
 
 def _heading(row: dict[str, Any]) -> str:
-    """What the rows of one printed table have in common."""
+    """Heading of a printed table: what its rows have in common."""
     if "final_decay" in row:
         return f"final decay: {row['final_decay']}"
     if row.get("shift") in ("features", "edges"):

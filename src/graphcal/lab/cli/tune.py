@@ -44,7 +44,7 @@ def tune(
     picture: Path = typer.Option(None, metavar="FILE", help="Draw the curve to this file (svg, png or pdf)."),
     json: bool = typer.Option(False, "--json", metavar="", help="Print the result as JSON."),
 ) -> None:
-    """Choose the weight decay of the final layer on validation nodes: SCAR's class-centroid level.
+    """Choose the weight decay of the final layer on validation nodes (SCAR's class-centroid level).
 
     graphcal tune citeseer
     graphcal tune cora --search grid --after ts      # worth it after TS too?

@@ -112,7 +112,7 @@ class Download:
 
     @property
     def sha256(self) -> tuple[str | None, ...]:
-        """Of every file, where it is known."""
+        """SHA-256 of every file, if known."""
         return tuple(known_sums().get(_name(url)) for url in self.urls)
 
 
@@ -123,7 +123,7 @@ def known_sums() -> dict[str, str]:
 
 
 def download_of(name: str) -> Download:
-    """Where the raw files of a named graph are."""
+    """Location of the raw files of a named graph."""
     from torch_geometric.datasets import Amazon, Coauthor, HeterophilousGraphDataset, Planetoid
 
     if name in ("cora", "citeseer", "pubmed"):
@@ -195,7 +195,7 @@ def _name(url: str) -> str:
 
 
 def _sums(file: Path) -> Path:
-    """Where the SHA-256 of a file's first use stands."""
+    """Path of the SHA-256 of a file's first use."""
     return file.with_name(f"{file.name}.sha256")
 
 

@@ -1,4 +1,4 @@
-"""From columns to a checked graph: what every file format of your own has in common.
+"""Build a checked graph from columns, for all formats of user files.
 
 Edges become undirected, and what that changed is said. A missing split is drawn, stratified and seeded, and said.
 Labels are held against the split: nothing in a mask without a label, every class in training, no class with one label.

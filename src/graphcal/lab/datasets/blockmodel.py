@@ -43,8 +43,8 @@ def synthetic(
 
     ``homophily`` is the share of edges within a class, ``feature_signal`` the share of a node's words that tell its class.
 
-    >>> import graphcal as gc
-    >>> data = gc.lab.synthetic(1000, num_classes=3, homophily=0.6, seed=0)
+    >>> import graphcal
+    >>> data = graphcal.lab.synthetic(1000, num_classes=3, homophily=0.6, seed=0)
     >>> data.num_nodes, int(data.train_mask.sum()), int(data.val_mask.sum())
     (1000, 60, 100)
     """

@@ -1,4 +1,4 @@
-"""What there is to know of a dataset before using it: the list of all, and the card of one."""
+"""Descriptions of datasets: the list of all, and the card of one."""
 
 from __future__ import annotations
 

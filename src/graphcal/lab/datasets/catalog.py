@@ -37,7 +37,7 @@ from graphcal.plugins import choices
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """What is known of a named graph before it is opened."""
+    """Expected facts of a named graph."""
 
     num_nodes: int
     num_edges: int
@@ -148,7 +148,7 @@ def data_folder() -> Path | None:
 
 
 def cache_folder(root: str | os.PathLike[str] | None = None) -> Path:
-    """Where downloads are kept."""
+    """Folder of downloads."""
     if root is not None:
         return Path(root)
     if os.environ.get("GRAPHCAL_CACHE"):

@@ -22,7 +22,7 @@ from graphcal.tables.labels import split_from_words
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns are called."""
+    """Names of the columns."""
 
     id: str
     label: str

@@ -36,11 +36,11 @@ def load(
     `row_normalise=None` normalises features where the protocol does (cora, citeseer and pubmed; all graphs under
     `gats`). The source used is `data.source`; remarks on the split are `data.notes`.
 
-    >>> import graphcal as gc
-    >>> data = gc.lab.load("citeseer")  # inside the package: no network
+    >>> import graphcal
+    >>> data = graphcal.lab.load("citeseer")  # inside the package: no network
     >>> data.num_nodes, data.protocol, int(data.train_mask.sum())
     (3327, 'public', 120)
-    >>> int(gc.lab.load("citeseer", "per-class", labels_per_class=5, seed=1).train_mask.sum())
+    >>> int(graphcal.lab.load("citeseer", "per-class", labels_per_class=5, seed=1).train_mask.sum())
     30
     """
     catalog_entry = entry(name)

@@ -49,12 +49,12 @@ def read(
     `sparse_column` is there, a list for each node: of word numbers (with an optional list of as many values in
     `values_column`), of decimal numbers (a dense vector), or in CSV text such as "3:0.5 17:1" or "3 17".
 
-    >>> import tempfile, graphcal as gc
+    >>> import tempfile, graphcal
     >>> folder = Path(tempfile.mkdtemp())
     >>> rows = [f"u{k},{('fraud', 'fine')[k % 2]},{('train', 'val', 'test')[k % 3]},{k}" for k in range(12)]
     >>> _ = (folder / "nodes.csv").write_text("id,label,split,amount\\n" + "\\n".join(rows))
     >>> _ = (folder / "edges.csv").write_text("source,target\\nu0,u1\\nu1,u2\\n")
-    >>> data = gc.lab.read(folder)
+    >>> data = graphcal.lab.read(folder)
     >>> data.num_nodes, data.class_names, list(data.node_ids[:2])
     (12, ['fine', 'fraud'], ['u0', 'u1'])
     """
@@ -72,7 +72,7 @@ def read(
 
 
 def _read(path: Path, columns: Columns, delimiter: str, seed: int) -> Data:
-    """By the kind of path."""
+    """Read a graph by the kind of its path."""
     if path.is_dir():
         parts, node_ids = read_tables(path, columns, delimiter)
         data = assemble(parts, seed)
@@ -110,7 +110,7 @@ def read_layout(path: Path) -> Parts:
 
 
 def _single(values: np.ndarray) -> np.ndarray:
-    """As float32; what does not fit becomes infinite, and is refused as that."""
+    """Convert to float32; values that do not fit become infinite and are refused."""
     with np.errstate(over="ignore", invalid="ignore"):
         return values.astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Who is in training, validation and test: protocols by name, and their rules.
+"""Split protocols by name: which nodes are in training, validation and test.
 
 Published tables differ in their splits and cannot be compared across them, so a split has a name and a source:
 
@@ -42,7 +42,7 @@ RATES = (20, 40, 60)
 
 @dataclass(frozen=True)
 class Request:
-    """What the caller asked of a protocol."""
+    """Arguments of a protocol."""
 
     name: str
     labels_per_class: int = 20

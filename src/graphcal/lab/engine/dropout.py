@@ -55,7 +55,7 @@ def random_words(keys: Tensor, positions: Tensor) -> Tensor:
 
 
 def kept_bytes(words: Tensor, threshold: int) -> Tensor:
-    """For every byte of the words: 1 where byte >= threshold, else 0. Eight bytes at a time, without a slow compare."""
+    """Bytes of the words as 1 where byte >= threshold, else 0. Eight bytes at a time, without a slow compare."""
     low = words & _SEVENS
     if threshold <= 128:  # the high bit alone is enough, or low >= threshold
         return _high_bits(words | (low + (128 - threshold) * _ONES))
@@ -68,7 +68,7 @@ def _high_bits(words: Tensor) -> Tensor:
 
 
 def kept_scale(p: float) -> float:
-    """What a kept value is multiplied with."""
+    """Factor of a kept value."""
     return 256 / (256 - round(256 * p))
 
 

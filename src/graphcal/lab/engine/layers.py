@@ -60,7 +60,7 @@ Draw = Callable[[tuple[int, ...], int, int, torch.Generator], Tensor]  # shape, 
 
 @dataclass(frozen=True)
 class Init:
-    """How the weight and the bias of a layer are drawn."""
+    """Initialisation of the weight and the bias of a layer."""
 
     weight: Draw
     bias: Draw

@@ -1,4 +1,4 @@
-"""What a node reads from its neighbours: the propagation matrices of graph networks, from the plain 0/1 adjacency A.
+"""Propagation matrices of graph networks, from the plain 0/1 adjacency A.
 
 symmetric           D^-1/2 (A + I) D^-1/2, D the degrees of A + I     GCN, GCNII, APPNP, SGC, JK-Net, GPN
 symmetric_no_loops  D^-1/2 A D^-1/2, degrees at least 1               FAGCN

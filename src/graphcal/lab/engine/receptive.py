@@ -39,7 +39,7 @@ NEARLY = 0.9
 
 @dataclass(eq=False)
 class ReceptiveField:
-    """What one pass sees: the input rows, and the hops from there to the output nodes."""
+    """Input rows of one pass, and the hops from there to the output nodes."""
 
     nodes: Sequence[Tensor]  # K + 1 index tensors, input first
     hops: Sequence[Sparse]  # K operators, hops[k]: (len nodes[k+1], len nodes[k])
@@ -95,7 +95,7 @@ class ReceptiveField:
 
 @dataclass(frozen=True, eq=False)
 class GraphInput:
-    """What a model reads of a graph, and fields are cut from."""
+    """Inputs of a model from a graph, from which receptive fields are cut."""
 
     operator: sp.csr_matrix  # (N, N) what a node reads
     x: sp.csr_matrix  # (N, F)
@@ -200,7 +200,7 @@ def _propagated(graph: GraphInput, below: Nodes, hop: sp.csr_matrix, x_entries: 
 
 
 def _positions(above: Nodes, below: Nodes, graph: GraphInput) -> Tensor:
-    """Where the nodes ``above`` stand in ``below``."""
+    """Positions of the nodes ``above`` in ``below``."""
     where = np.empty(graph.x.shape[0], dtype=np.int64)
     where[below] = np.arange(len(below))
     return torch.from_numpy(where[above]).to(graph.device)

@@ -83,7 +83,7 @@ class Sparse:
 
     @cached_property
     def order(self) -> Tensor:
-        """Where the transpose's entries stand in this matrix."""  # (nnz,)
+        """Positions of the transpose's entries in this matrix."""  # (nnz,)
         return torch.argsort(self.cols, stable=True)
 
     @cached_property

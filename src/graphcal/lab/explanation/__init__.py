@@ -1,4 +1,4 @@
-"""Why does this node have this confidence? One node with `explain`, many at the cost of one pass with `explain_many`."""
+"""Explain the confidence of nodes. One node with `explain`, many at the cost of one pass with `explain_many`."""
 
 from graphcal.lab.explanation.nodes import ClassTerms, Explanation, Push, explain, explain_many
 

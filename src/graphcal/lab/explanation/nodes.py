@@ -135,14 +135,14 @@ def explain(
     weight_decay: float | None = None,
     pushes: int = 5,
 ) -> Explanation:
-    """Why node ``node`` has the confidence it has, and what ``calibration`` changed.
+    """Explain the confidence of node ``node``, and what ``calibration`` changed.
 
     ``weight_decay``: the final layer's; None takes the effective one. ``pushes``: how many training nodes to name on each side.
 
-    >>> import graphcal as gc
-    >>> data = gc.lab.synthetic(500, seed=0)
-    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=1)[0].outputs
-    >>> found = gc.lab.explain(out, 7, gc.TemperatureScaling().fit(out, on=data.val_mask))
+    >>> import graphcal
+    >>> data = graphcal.lab.synthetic(500, seed=0)
+    >>> out = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=5), seeds=1)[0].outputs
+    >>> found = graphcal.lab.explain(out, 7, graphcal.TemperatureScaling().fit(out, on=data.val_mask))
     >>> found.pred == int(out.pred[7]), found.calibrated > found.confidence, len(found.pushes_for)
     (True, True, 5)
     """

@@ -52,7 +52,7 @@ class GPN:
 
 
 class RadialFlows(nn.Module):
-    """For each replica and class a density on the latent space."""
+    """Densities on the latent space, one per replica and class."""
 
     def __init__(self, latent: int, classes: int, flows: int, generators: Sequence[torch.Generator]) -> None:
         super().__init__()

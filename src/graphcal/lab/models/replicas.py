@@ -1,4 +1,4 @@
-"""What every backbone is built from and offers, and what it is once it is trained.
+"""Base classes of backbones, before and after training.
 
 A `Backbone` (a frozen dataclass in `BACKBONES`) holds what is the architecture's own: layers, heads, teleport probability. It
 builds a module of R `Replicas`; every parameter of it has the leading axis R, and no arithmetic mixes replicas. A trained replica
@@ -94,7 +94,7 @@ class Backbone(Protocol):
         ...
 
     def build(self, config: ModelConfig, generators: Sequence[torch.Generator]) -> Replicas:
-        """As many replicas as there are generators, each drawn from its own."""
+        """Build one replica per generator."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Where do our tables agree with the published ones? Reads results/*.csv, writes results/agreement.md.
+"""Compare our tables with the published ones. Reads results/*.csv, writes results/agreement.md.
 
     python -m graphcal.lab.paper.agreement            # write
     python -m graphcal.lab.paper.agreement --check    # fail when the file is not what the tables give
@@ -143,7 +143,7 @@ def count_published() -> int:
 
 
 def tally(entries: Sequence[PublishedEntry]) -> Counter[str]:
-    """How many entries are equivalent, differ, or are open; and by stricter, looser and older rules."""
+    """Counts of entries that are equivalent, differ, or are open; and by stricter, looser and older rules."""
     compared = [entry.compared for entry in entries]
     count = Counter(cell.verdict for cell in compared)
     count["narrow"] = sum(cell.gap.verdict(NARROW) == "equivalent" for cell in compared)

@@ -1,4 +1,4 @@
-"""Does SCAR reproduce, is it better, what should I use? Ten lines, every number from the committed run files.
+"""Answer whether SCAR reproduces and is better, in ten lines with every number from the committed run files.
 
     python -m graphcal.lab.paper.answer results/README.md docs/reproduction.md      # rewrite what stands between the marks
     python -m graphcal.lab.paper.answer --check results/README.md ...               # fail when a page says something else
@@ -124,7 +124,7 @@ def grid_of_fair_rows(runs: RunFiles) -> Grid:
 
 
 def _core_time(page: Path) -> str:
-    """What the finished rows took, as their own page says; a table that was published in parts says it of each."""
+    """Computing time of the finished rows, from their page; of each part if a table was published in parts."""
     times = re.findall(r"\bComputing time: (.+?) of one core", page.read_text(encoding="utf-8"))
     if not times:
         raise ValueError(f"{page} does not say its computing time")

@@ -172,7 +172,7 @@ def printed(one: Mapping[str, Any]) -> tuple[Gaps, str]:
 
 
 def find(runs: RunFiles, one: Mapping[str, Any]) -> tuple[Gaps, str]:
-    """What an item of evidence gives: its rows, and a phrase for people."""
+    """Evaluate an item of evidence: its rows, and a phrase for people."""
     if "printed" in one:
         gaps, text = printed(one)
         return gaps, f"{one['label']}: {text}"

@@ -1,4 +1,4 @@
-"""Where predictions were not kept: every method against TS, paired over runs, by ECE, NLL and Brier score.
+"""Compare every method with TS, paired over runs, by ECE, NLL and Brier score, if predictions were not kept.
 
     python -m graphcal.lab.paper.paired_runs            # write results/paired-runs.md and paired-runs.csv
     python -m graphcal.lab.paper.paired_runs --check

@@ -1,4 +1,4 @@
-"""What can 1,000 test nodes tell apart? The paired test of the tables against models whose true error is known.
+"""Power of the tables' paired test on 1,000 test nodes, from models whose true error is known.
 
     python -m graphcal.lab.paper.power            # a few minutes of one core
 
@@ -43,7 +43,7 @@ def true_error(scale: float, nodes: int = 1_000_000, seed: int = 0) -> float:
 
 
 def find_power(scale: float, sets: int = 200, nodes: int = 1000, draws: int = 200, seed: int = 1) -> Power:
-    """How often the calibrated model and the scaled one are told apart."""
+    """Share of draws in which the test separates the calibrated model from the scaled one."""
     generator = torch.Generator().manual_seed(seed)
     told = {"ece": 0, "nll": 0}
     for _ in range(sets):

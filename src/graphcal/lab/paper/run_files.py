@@ -57,7 +57,7 @@ class RunFiles:
         return [method for row_key, method in self._table(table) if row_key == row]
 
     def splits(self, table: str, rows: Sequence[Row]) -> int:
-        """How many splits the runs of these rows have; 1: the same test nodes everywhere."""
+        """Number of splits of the runs of these rows; 1: the same test nodes everywhere."""
         groups = [lines for (row, _), lines in self._table(table).items() if row in rows]
         return max(len({line["split"] for line in lines}) for lines in groups)
 

@@ -1,4 +1,4 @@
-"""How a calibration behaves where its validation nodes do not reach: wrong predictions, unknown classes, changed graphs."""
+"""Measure calibration under shift: wrong predictions, unknown classes, changed graphs."""
 
 from graphcal.lab.shift.experiments import (
     out_of_distribution,

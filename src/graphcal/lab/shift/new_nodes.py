@@ -1,4 +1,4 @@
-"""Does a calibration hold for nodes that were not there when it was fitted, and where neighbours are sampled?
+"""Measure calibration on nodes that came after the fit, and with sampled neighbours.
 
     waves      the model and the calibrations come from the graph without the new nodes; after each of five waves the nodes that
                came with it are measured, with all their neighbours

@@ -44,7 +44,7 @@ from graphcal.core import FinalLayer, Outputs
 
 @dataclass(frozen=True, eq=False)
 class Stationarity:
-    """How far a final layer is from where cross-entropy and its decay balance."""
+    """Distance of a final layer from the balance of cross-entropy and decay."""
 
     weight_decay: float
     pull: Tensor  # (C, D) M: what the training nodes ask for
@@ -127,7 +127,7 @@ class Decomposition:
         return self.intra + self.inter + self.bias + self.residual
 
     def contributions(self) -> Tensor:
-        """What each training node adds to each logit: its sum over n is intra + inter."""  # (t, n, C)
+        """Contribution of each training node to each logit: the sum over n is intra + inter."""  # (t, n, C)
         return self.similarity[:, :, None] * self.coefficients
 
 

@@ -57,7 +57,7 @@ def stepped_logits(weight: Tensor, h: Tensor, h_next: Tensor, y: Tensor, lr: flo
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What the theorem predicts for one step, what the optimiser did, and what the decay took off the final weight."""
+    """One training step: the theorem's prediction, the optimiser's result, and the effect of the decay on the final weight."""
 
     optimizer: str
     predicted: Tensor  # (n, C) probabilities

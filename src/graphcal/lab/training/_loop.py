@@ -157,7 +157,7 @@ def _check_loss(model: Replicas, training: Training) -> None:
 
 @dataclass
 class History:
-    """What happened, epoch by epoch, until the replica stopped."""
+    """Losses and accuracies by epoch, until the replica stopped."""
 
     train_loss: list[float] = field(default_factory=list)
     val_loss: list[float] = field(default_factory=list)

@@ -28,7 +28,7 @@ from graphcal.lab.training.trainer import Run, train_replicas
 
 @dataclass(frozen=True, eq=False)
 class CrossFit:
-    """What to fit a calibrator on: ``recipe.fit(found.outputs, on=found.on)``, and apply to the whole model's outputs."""
+    """Out-of-fold outputs to fit a calibrator on: ``recipe.fit(folds.outputs, on=folds.on)``."""
 
     outputs: Outputs  # of all replicas side by side: node n of replica k is k N + n
     on: Tensor  # (folds N,) every labelled node once, in the part of the replica that did not see it
@@ -43,12 +43,12 @@ def cross_fit(
 ) -> CrossFit:
     """Train one replica per fold without it; give what each says of the nodes that it did not see.
 
-    >>> import graphcal as gc
-    >>> data = gc.lab.synthetic(600, seed=0)
-    >>> training = gc.lab.Training(epochs=20)
-    >>> run = gc.lab.train(data, training=training, seeds=[0])[0]
-    >>> found = gc.lab.cross_fit(data, training=training, folds=3)
-    >>> calibrate = gc.GraphScaling().fit(found.outputs, on=found.on)
+    >>> import graphcal
+    >>> data = graphcal.lab.synthetic(600, seed=0)
+    >>> training = graphcal.lab.Training(epochs=20)
+    >>> run = graphcal.lab.train(data, training=training, seeds=[0])[0]
+    >>> found = graphcal.lab.cross_fit(data, training=training, folds=3)
+    >>> calibrate = graphcal.GraphScaling().fit(found.outputs, on=found.on)
     >>> calibrate(run.outputs).shape
     torch.Size([600, 5])
     """

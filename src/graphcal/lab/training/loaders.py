@@ -46,8 +46,8 @@ class NeighborSampler:
 
     ``input_nodes`` (a mask or numbers; all nodes if None) are the seeds. Each pass draws anew from ``generator``.
 
-    >>> import graphcal as gc
-    >>> data = gc.lab.synthetic(500, seed=0)
+    >>> import graphcal
+    >>> data = graphcal.lab.synthetic(500, seed=0)
     >>> batch = next(iter(NeighborSampler(data, (5, 5), batch_size=32, input_nodes=data.val_mask)))
     >>> batch.batch_size, bool((batch.n_id[:32] == data.val_mask.nonzero().flatten()[:32]).all())
     (32, True)
@@ -82,8 +82,8 @@ class NeighborSampler:
     def batch(self, input_id: Tensor, key: int) -> Data:
         """The batch of the seeds with these places among the input nodes, drawn with ``key``.
 
-        >>> import graphcal as gc
-        >>> gc.lab.NeighborSampler(gc.lab.synthetic(500, seed=0)).batch(torch.tensor([7, 3]), key=0).n_id[:2].tolist()
+        >>> import graphcal
+        >>> graphcal.lab.NeighborSampler(graphcal.lab.synthetic(500, seed=0)).batch(torch.tensor([7, 3]), key=0).n_id[:2].tolist()
         [7, 3]
         """
         drawn = sample(self._neighbours, self.input_nodes[input_id], self.fanouts, key)
@@ -119,7 +119,7 @@ class Neighbours:
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """What a batch reads. The first ``sizes[k]`` nodes are those met within k hops, the seeds first."""
+    """Nodes and edges of a batch. The first ``sizes[k]`` nodes are within k hops, the seeds first."""
 
     nodes: Tensor  # (n,)
     sizes: tuple[int, ...]  # K + 1 numbers
@@ -161,7 +161,7 @@ def sample(graph: Neighbours, seeds: Tensor, fanouts: Sequence[int], key: int) -
 
 
 def draw_entries(graph: Neighbours, nodes: Tensor, fanout: int, key: int) -> tuple[Tensor, Tensor]:
-    """How many neighbours each node reads (n,), and the numbers of those entries (sum,), node after node."""
+    """Number of neighbours that each node reads (n,), and the indices of those entries (sum,), node after node."""
     first = graph.offsets[nodes]
     degree = graph.offsets[nodes + 1] - first
     counts = degree if fanout == ALL else degree.clamp(max=fanout)

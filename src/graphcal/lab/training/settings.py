@@ -1,4 +1,4 @@
-"""How a model is trained: one flat, frozen set of choices, and the sets that some paper or its code had, each with its source.
+"""Training settings, and the published sets of some papers with their sources.
 
 A `Replica` is one run among many, with what it has of its own.
 
@@ -91,7 +91,7 @@ class Training:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Training:
-        """From plain data (TOML, JSON): the defaults with ``values`` changed. A loss is a name or a table with its name.
+        """Build settings from plain data: the defaults with ``values`` changed. A loss is a name or a table with its name.
 
         >>> Training.from_dict({"epochs": 500, "loss": {"name": "au-ls", "epsilon": -0.3}}).loss
         AULS(epsilon=-0.3, gamma=0.5)
@@ -160,7 +160,7 @@ TRAININGS: Names[Traversable] = Names(
 
 @dataclass(frozen=True)
 class Published:
-    """What was published for one backbone on one graph."""
+    """Published settings of one backbone on one graph."""
 
     training: Training
     backbone: Backbone
@@ -196,7 +196,7 @@ def published(name: str, backbone: str, dataset: str | None = None, labels_per_c
 
 
 def default_training(backbone: Backbone) -> Training:
-    """What `train` uses when nothing is given: CaGCN's for backbones that it says something about, else the defaults."""
+    """Settings of `train` if none are given: CaGCN's for the backbones it covers, else the defaults."""
     name = name_of(backbone)
     has_table = name in BACKBONES and (name in _tables("cagcn") or "cagcn" in getattr(backbone, "published", {}))
     return published("cagcn", name).training if has_table else Training()

@@ -1,4 +1,4 @@
-"""From a graph to trained runs: what is checked and prepared before the loop, and what is made of its result.
+"""Train models on a graph: checks and preparation before the loop, runs from its result.
 
 train           one run for every seed
 train_replicas  the general form: seeds, decays and splits in one training
@@ -123,9 +123,9 @@ Fields = tuple[ReceptiveField, ReceptiveField]  # of a training pass, of a valid
 class Run:
     """One trained replica: what it said, the model, and how training went.
 
-    >>> import graphcal as gc
-    >>> data = gc.lab.synthetic(500, seed=0)
-    >>> run = gc.lab.train(data, training=gc.lab.Training(epochs=5), seeds=1)[0]
+    >>> import graphcal
+    >>> data = graphcal.lab.synthetic(500, seed=0)
+    >>> run = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=5), seeds=1)[0]
     >>> run.outputs, run.history.epochs
     (Outputs(500 nodes, 5 classes, final layer known), 5)
     >>> run.model(data.x, data.edge_index).shape
@@ -145,10 +145,10 @@ def train(
     seeds: int | Iterable[int] = 10,
     progress: Progress | None = None,
 ) -> list[Run]:
-    """One `Run` for every seed, all trained together; ``seeds=3`` is ``range(3)``. Without ``training``: CaGCN's settings.
+    """Train one `Run` per seed, all together; ``seeds=3`` is ``range(3)``. Without ``training``: CaGCN's settings.
 
-    >>> import graphcal as gc
-    >>> runs = gc.lab.train(gc.lab.synthetic(500, seed=0), "gcn", gc.lab.Training(epochs=5), seeds=2)
+    >>> import graphcal
+    >>> runs = graphcal.lab.train(graphcal.lab.synthetic(500, seed=0), "gcn", graphcal.lab.Training(epochs=5), seeds=2)
     >>> [run.seed for run in runs], runs[0].outputs
     ([0, 1], Outputs(500 nodes, 5 classes, final layer known))
     """
@@ -163,7 +163,7 @@ def train_replicas(
     replicas: Sequence[Replica],
     progress: Progress | None = None,
 ) -> list[Run]:
-    """One `Run` for every replica: seeds, decays and splits in one training."""
+    """Train one `Run` per replica: seeds, decays and splits in one training."""
     backbone = backbone_of(backbone)
     training = training or default_training(backbone)
     if not replicas:

@@ -108,7 +108,7 @@ class Candidates:
 
     @property
     def curve(self) -> list[DecayCandidate]:
-        """By falling decay."""
+        """Candidates by falling decay."""
         return [self.points[decay] for decay in sorted(self.points, reverse=True)]
 
     def add(self, decays: Sequence[float]) -> None:
@@ -137,7 +137,7 @@ def sweep_decay(
     on: str = "test_mask",
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
-    """One row for each place and decay, with means over seeds and the sd of accuracy and ECE.
+    """Train with each decay and return a row per place and decay, with means over seeds and the sd of accuracy and ECE.
 
     ``which``: final, global, others, several of them, or "both" for the paper's final and global. ``on`` names the mask.
     """
@@ -219,10 +219,11 @@ def tune_decay(
     ``decays`` are the grid, or the two ends of the bisection (default: down from the training's own decay). ``after`` is a
     calibrator whose result is judged instead of the bare model's; ``generator`` draws its folds.
 
-    >>> import graphcal as gc
-    >>> data = gc.lab.synthetic(500, seed=0)
-    >>> found = gc.lab.tune_decay(data, training=gc.lab.Training(epochs=5), decays=[1e-3, 1e-4], seeds=[0], search="grid")
-    >>> found.base, len(found.curve), found.decay in [point.decay for point in found.curve]
+    >>> import graphcal
+    >>> data = graphcal.lab.synthetic(500, seed=0)
+    >>> short = graphcal.lab.Training(epochs=5)
+    >>> result = graphcal.lab.tune_decay(data, training=short, decays=[1e-3, 1e-4], seeds=[0], search="grid")
+    >>> result.base, len(result.curve), result.decay in [point.decay for point in result.curve]
     (0.0005, 3, True)
     """
     for name, value, choices in (("search", search, SEARCHES), ("criterion", criterion, CRITERIA)):

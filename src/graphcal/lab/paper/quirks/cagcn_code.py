@@ -72,7 +72,7 @@ class CaGCNofGATS(NodeScaleSettings):
 
 
 class SoftplusScaleGCN(Calibration):
-    """What `CaGCNofGATS` fits."""
+    """Calibration fitted by `CaGCNofGATS`."""
 
     needs = Needs(edges=True, whole_graph=True)
 

@@ -68,10 +68,10 @@ class GraphSCAR:
     What graphcal 0.1 did by default, kept to compare with: `graphcal.methods.GraphScaling` succeeds it. Like `SCAR` it keeps
     predictions and has nothing to set.
 
-    >>> import graphcal as gc
-    >>> data = gc.lab.load("citeseer")
-    >>> out = gc.lab.train(data, training=gc.lab.Training(epochs=60), seeds=[0])[0].outputs
-    >>> calibrate = gc.CALIBRATORS["graph-scar"]().fit(out, on=data.val_mask)
+    >>> import graphcal
+    >>> data = graphcal.lab.load("citeseer")
+    >>> out = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=60), seeds=[0])[0].outputs
+    >>> calibrate = graphcal.CALIBRATORS["graph-scar"]().fit(out, on=data.val_mask)
     >>> bool((calibrate(out).argmax(-1) == out.pred).all())
     True
     """
@@ -95,7 +95,7 @@ class GraphSCAR:
 
 
 class GraphPull(Calibration):
-    """What `GraphSCAR` fits."""
+    """Calibration fitted by `GraphSCAR`."""
 
     scale: Tensor  # (9,) coefficients of s, the constant first
     pull: Tensor  # (9,) coefficients of w

@@ -50,7 +50,7 @@ class SCARofGATCode:
 
 
 class MixBeforeAttention(Calibration):
-    """What `SCARofGATCode` gives."""
+    """Calibration returned by `SCARofGATCode`."""
 
     alpha: Tensor  # ()
     beta: Tensor  # ()

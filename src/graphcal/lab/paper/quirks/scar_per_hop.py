@@ -68,7 +68,7 @@ def hop_columns(out: Outputs) -> Tensor:
 
 
 class HopPull(Calibration):
-    """What `SCARPerHop` fits."""
+    """Calibration fitted by `SCARPerHop`."""
 
     hop_weights: Tensor  # (4,)
     gram: Tensor  # (C, C)
