@@ -210,7 +210,7 @@ def reference_fault(reference: Any) -> str | None:
         return "prior must be a number from 0 to 1 for each class"
     promise = reference.get("promise")
     if promise is not None:
-        terms = (
+        terms: list[Any] = (
             [promise.get(k) for k in ("threshold", "max_error", "certainty")] if isinstance(promise, Mapping) else []
         )
         if not terms or not all(map(_is_share, terms)) or terms[1] in (0, 1) or not 0.5 <= terms[2] < 1:

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import graphcal.observation
-import graphcal.serving
 from graphcal.lab.training import (
     Replica,
     Training,
@@ -17,6 +16,7 @@ from graphcal.lab.training import (
     train_replicas,
     trainer,
 )
+from graphcal.serving import calibrated_model
 
 QUICK = Training(hidden_channels=8, epochs=30, patience=None)
 
@@ -84,7 +84,7 @@ def test_a_number_of_seeds_is_a_range(graph):
     assert [run.seed for run in train(graph, training=QUICK, seeds=3)] == [0, 1, 2]
 
 
-MODULES = [trainer, settings, decay_groups, graphcal.observation, graphcal.serving]
+MODULES = [trainer, settings, decay_groups, graphcal.observation, calibrated_model]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)
