@@ -25,8 +25,8 @@ from threadpoolctl import threadpool_limits
 from torch_geometric.data import Data
 
 from graphcal.core import Outputs
-from graphcal.engine.threads import one_thread
 from graphcal.methods import CALIBRATORS
+from graphcal.threads import one_thread
 
 METHODS = ("ts", "vs", "sms", "ms", "dirichlet", "graph-scaling")
 

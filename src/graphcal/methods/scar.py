@@ -31,10 +31,10 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, FinalLayer, Needs, Outputs, first_largest, fitted_on, fitting_nodes
-from graphcal.engine.linear import fit_linear, loo_logits, platt_targets, soft_nll
-from graphcal.engine.threads import one_thread
 from graphcal.graphs import Columns, GraphSums, graph_sums
 from graphcal.methods.card import Card
+from graphcal.methods.solvers.linear import fit_linear, loo_logits, platt_targets, soft_nll
+from graphcal.threads import one_thread
 
 FEW_NODES = 30  # fitting nodes: fewer cannot carry a weight of their own
 SMALLEST_SCALE = 1e-3  # of s: logits are never turned over

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from graphcal.engine.node_order import kfold
+from graphcal.methods.solvers.node_order import kfold
 
 BLOCK = 2**16  # numbers in one block
 TIE = 1e-6  # of held-out NLLs
