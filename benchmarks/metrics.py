@@ -8,7 +8,6 @@
 Both get the rows as they take them: graphcal (N, C) log-probabilities, netcal (N, C) probabilities. graphcal's time
 includes its check that the rows are log-probabilities. Memory is the largest amount that graphcal's arrays hold at once
 beyond the inputs (traced in a run of its own): a few copies of one chunk for each thread, whatever the number of rows.
-The streaming tally (sixteen metrics in one pass) is timed beside it.
 
 `--scale` measures each number of nodes in a process of its own: wall seconds, seconds of all cores together (what a busy machine
 does not change), and the most memory the process had beyond what it had before, inputs and graph included in that. `evaluate` has
@@ -36,7 +35,7 @@ from graphcal.core import Outputs
 from graphcal.files import write_atomically
 from graphcal.graphs import structure
 from graphcal.methods import SCAR
-from graphcal.metrics import Tally, ece, evaluate
+from graphcal.metrics import ece, evaluate
 from graphcal.plots.figure import panels, svg
 
 NODES = (125_000, 250_000, 500_000, 1_000_000, 2_000_000)
@@ -79,7 +78,6 @@ def measure(rows: int, classes: int, bins: int, repeats: int) -> dict[str, Any]:
     ece(small, small_y, bins)  # first calls load code
     log_probs, y = made(rows, classes)
     seconds, ours = timed(lambda: ece(log_probs, y, bins), repeats)
-    tally_seconds, tally = timed(lambda: Tally.of(log_probs, y, bins), 1)
     found = {
         "rows": rows,
         "classes": classes,
@@ -88,9 +86,7 @@ def measure(rows: int, classes: int, bins: int, repeats: int) -> dict[str, Any]:
         "graphcal_seconds": seconds,
         "graphcal_memory_mb": peak_mb(lambda: ece(log_probs, y, bins)),
         "memory_mb_at_a_tenth": peak_mb(lambda: ece(log_probs[: rows // 10], y[: rows // 10], bins)),
-        "tally_seconds": tally_seconds,
         "ece": ours,
-        "tally_ece": tally.ece,
     }
     from netcal.metrics import ECE
 
@@ -234,7 +230,6 @@ def main() -> None:
         f"graphcal ece    {found['graphcal_seconds']:8.2f} s   ECE {found['ece']:.8f}   "
         f"memory {found['graphcal_memory_mb']:.1f} MB"
     )
-    print(f"graphcal Tally  {found['tally_seconds']:8.2f} s   ECE {found['tally_ece']:.8f}   (16 metrics)")
     print(f"netcal ECE      {found['netcal_seconds']:8.2f} s   ECE {found['netcal_ece']:.8f}")
     print(f"memory at a tenth of the rows: {found['memory_mb_at_a_tenth']:.1f} MB")
     print(f"graphcal is {found['times_faster']:.1f} times faster")

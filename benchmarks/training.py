@@ -33,8 +33,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GCNConv
 
 import graphcal
-from graphcal.engine import features, sparse
 from graphcal.lab import datasets
+from graphcal.lab.engine import features, sparse
 from graphcal.lab.training import Training, published
 
 EPOCHS = {"cora": 200, "citeseer": 200, "pubmed": 60, "cs": 20, "synthetic": 20}  # a round of ours; PyG's has a tenth

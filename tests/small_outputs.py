@@ -12,9 +12,9 @@ from torch_geometric.data import Data
 
 from conftest import random_graph
 from graphcal.core import Calibration, FinalLayer, ModelHandle, Outputs, Recipe
-from graphcal.engine.linear import fit_linear, loo_logits, soft_nll
 from graphcal.graphs import structure
 from graphcal.methods import CALIBRATORS
+from graphcal.methods.solvers.linear import fit_linear, loo_logits, soft_nll
 
 
 def propagated(x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:

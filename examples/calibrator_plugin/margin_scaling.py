@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
-from graphcal.engine.linear import fit_linear
-from graphcal.engine.scaling import scaled_columns
 from graphcal.methods import Card
+from graphcal.methods.solvers.linear import fit_linear
+from graphcal.methods.solvers.scaling import scaled_columns
 
 SMALLEST_SCALE = 1e-3
 

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 from graphcal.core import Outputs
-from graphcal.engine.threads import threads_for
 from graphcal.graphs import structure
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
@@ -18,6 +17,7 @@ from graphcal.tables.edges import read_edges, remark_on_direction
 from graphcal.tables.labels import is_of_edges, random_split
 from graphcal.tables.reading import PredictionTable
 from graphcal.tables.two_classes import notes_on
+from graphcal.threads import threads_for
 
 
 def calibrate_files(

@@ -20,9 +20,9 @@ import torch
 import graphcal
 from graphcal.core import Calibration
 from graphcal.decisions.outcomes import Backtest, backtest
-from graphcal.engine.node_order import kfold
 from graphcal.files import sha256_of, write_atomically
 from graphcal.graphs import class_name, node_name
+from graphcal.methods.solvers.node_order import kfold
 from graphcal.metrics import Measurement, reference_summary
 from graphcal.metrics.slices import ChangedNode
 from graphcal.records import SCHEMA

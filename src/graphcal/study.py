@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, Recipe, blinded
-from graphcal.engine.threads import one_thread
 from graphcal.graphs import structure, without_autocast
 from graphcal.metrics import Measurement, Scores, evaluate, score
 from graphcal.metrics.slices import cut_nodes
+from graphcal.threads import one_thread
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

@@ -8,8 +8,8 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
 from conftest import random_graph
-from graphcal.engine.scaling import log_odds
 from graphcal.methods import Platt
+from graphcal.methods.solvers.scaling import log_odds
 from small_outputs import model_outputs, with_logits
 
 

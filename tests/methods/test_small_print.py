@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn.functional import logsigmoid
 
-from graphcal.engine.scaling import log_odds, with_predictions
 from graphcal.graphs import MemorySums, structure
 from graphcal.methods.platt import Sigmoids, fit_sigmoid
 from graphcal.methods.scar import FEW_NODES, SCAR, guarded_pull, side_of_training
+from graphcal.methods.solvers.scaling import log_odds, with_predictions
 from graphcal.methods.temperature import SMALLEST_SCALE, Temperature, fit_scale
 from small_outputs import model_outputs
 

@@ -5,7 +5,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.nn.models import GAT, GCN, GraphSAGE
 
 import graphcal as gc
-from graphcal.engine import target_chunks
+from graphcal.observation import target_chunks
 from graphcal.lab.training import NeighborSampler
 
 DATA = gc.lab.synthetic(600, degree=12, seed=0)

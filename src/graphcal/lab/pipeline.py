@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphcal.engine.threads import threads_for
 from graphcal.lab.datasets import load
 from graphcal.lab.explanation import explain_many
 from graphcal.lab.training import Training, published, train
@@ -16,6 +15,7 @@ from graphcal.methods import CALIBRATORS
 from graphcal.results import Explanations, Provenance, Results, choose_method, results_of
 from graphcal.study import StageProgress, Study
 from graphcal.tables.writing import attach_classes, calibrated_table, class_names_of, write_table
+from graphcal.threads import threads_for
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
-from graphcal.engine.scaling import keep_top
-from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
+from graphcal.methods.solvers.scaling import keep_top
 from graphcal.methods.temperature import fit_scale
+from graphcal.threads import one_thread
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
-from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
+from graphcal.threads import one_thread
 
 BINNINGS = ("equal-mass", "equal-width")
 

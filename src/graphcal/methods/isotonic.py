@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
-from graphcal.engine.scaling import keep_top
-from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
+from graphcal.methods.solvers.scaling import keep_top
+from graphcal.threads import one_thread
 
 TIE_BREAK = 1e-3
 TIE_BREAK_OF_TWO = 1e-7  # two classes: what scikit-learn gives, to 1e-7

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitted_on
-from graphcal.engine.node_order import fitting_order
-from graphcal.engine.softmax import fit_softmax_cv, with_intercept
-from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
+from graphcal.methods.solvers.node_order import fitting_order
+from graphcal.methods.solvers.softmax import fit_softmax_cv, with_intercept
+from graphcal.threads import one_thread
 
 PENALTIES = (1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3, 1e4)
 

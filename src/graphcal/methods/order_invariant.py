@@ -19,13 +19,13 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from graphcal.core import Calibration, Outputs, fitted_on
-from graphcal.engine.adam import Weights, adam
-from graphcal.engine.draws import uniform
-from graphcal.engine.linear import mean_nll
-from graphcal.engine.node_order import fitting_order, stopping_order
-from graphcal.engine.scaling import keep_top
-from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
+from graphcal.methods.solvers.adam import Weights, adam
+from graphcal.methods.solvers.draws import uniform
+from graphcal.methods.solvers.linear import mean_nll
+from graphcal.methods.solvers.node_order import fitting_order, stopping_order
+from graphcal.methods.solvers.scaling import keep_top
+from graphcal.threads import one_thread
 
 
 @dataclass(frozen=True)

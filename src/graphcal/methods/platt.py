@@ -18,10 +18,10 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
-from graphcal.engine.linear import fit_linear
-from graphcal.engine.scaling import log_odds
-from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
+from graphcal.methods.solvers.linear import fit_linear
+from graphcal.methods.solvers.scaling import log_odds
+from graphcal.threads import one_thread
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Needs, Outputs, fitted_on, fitting_nodes
-from graphcal.engine.linear import fit_linear
-from graphcal.engine.scaling import scaled_columns
-from graphcal.engine.threads import one_thread
 from graphcal.graphs import Columns, GraphSums, MemorySums, structure
 from graphcal.methods.card import Card
+from graphcal.methods.solvers.linear import fit_linear
+from graphcal.methods.solvers.scaling import scaled_columns
 from graphcal.methods.temperature import SMALLEST_SCALE, fit_scale
+from graphcal.threads import one_thread
 
 
 @dataclass(frozen=True)

@@ -31,14 +31,13 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, FinalLayer, Needs, Outputs, first_largest, fitted_on, fitting_nodes
-from graphcal.engine.linear import fit_linear, loo_logits, platt_targets, soft_nll
-from graphcal.engine.threads import one_thread
 from graphcal.graphs import Columns, GraphSums, graph_sums
 from graphcal.methods.card import Card
+from graphcal.methods.solvers.linear import fit_linear, loo_logits, platt_targets, soft_nll
+from graphcal.threads import one_thread
 
 FEW_NODES = 30  # fitting nodes: fewer cannot carry a weight of their own
 SMALLEST_SCALE = 1e-3  # of s: logits are never turned over
-LEAST_LEAD = 1e-20  # far below a unit in the last place of any logit; divides by `tiny` to a weight that caps nothing
 NEAR, TRAINING = 1, 2  # where a node is; 0: elsewhere
 
 
@@ -69,7 +68,7 @@ def guarded_pull(z: Tensor, t: Tensor, w: Tensor, pred: Tensor, scale: Tensor | 
     predicted = pred[None]
     lead = base.gather(0, predicted) - base  # (C, n) of the predicted class over every class
     lost = (direction - direction.gather(0, predicted)) * w.sign()  # for each unit of |w|
-    room = (lead + LEAST_LEAD) / lost.clamp(min=torch.finfo(z.dtype).tiny)  # vast where nothing is lost
+    room = torch.where(lost > 0, lead / lost.clamp(min=torch.finfo(z.dtype).tiny), torch.inf)
     cap = room.amin(0) * (1 - 1e-3)  # keep a thousandth of the lead: rounding must not decide
     w = w.sign() * torch.minimum(w.abs(), cap)  # not copysign, which ONNX lacks
     log_probs = (base + w * direction).log_softmax(0)

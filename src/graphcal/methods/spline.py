@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, first_largest, fitted_on, fitting_nodes
-from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
 from graphcal.methods.isotonic import interpolate
+from graphcal.threads import one_thread
 
 EDGE = 1e-6  # conf' stays within [EDGE, 1 - EDGE]
 

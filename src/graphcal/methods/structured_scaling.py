@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitted_on
-from graphcal.engine.node_order import fitting_order
-from graphcal.engine.softmax import fit_softmax, identity_start, with_intercept
-from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
+from graphcal.methods.solvers.node_order import fitting_order
+from graphcal.methods.solvers.softmax import fit_softmax, identity_start, with_intercept
 from graphcal.methods.temperature import fit_scale
+from graphcal.threads import one_thread
 
 
 @dataclass(frozen=True)

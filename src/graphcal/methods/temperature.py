@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
-from graphcal.engine.linear import fit_linear
-from graphcal.engine.scaling import scaled_columns
-from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
+from graphcal.methods.solvers.linear import fit_linear
+from graphcal.methods.solvers.scaling import scaled_columns
+from graphcal.threads import one_thread
 
 SMALLEST_SCALE = 1e-3  # T <= 1000: a model whose logits carry no information gets (almost) uniform confidence
 

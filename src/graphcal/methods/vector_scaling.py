@@ -12,9 +12,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
-from graphcal.engine.softmax import fit_diagonal
-from graphcal.engine.threads import one_thread
 from graphcal.methods.card import Card
+from graphcal.methods.solvers.softmax import fit_diagonal
+from graphcal.threads import one_thread
 
 
 @dataclass(frozen=True)

@@ -210,10 +210,9 @@ def reference_fault(reference: Any) -> str | None:
         return "prior must be a number from 0 to 1 for each class"
     promise = reference.get("promise")
     if promise is not None:
-        terms = (
-            [promise.get(k) for k in ("threshold", "max_error", "certainty")] if isinstance(promise, Mapping) else []
-        )
-        if not terms or not all(map(_is_share, terms)) or terms[1] in (0, 1) or not 0.5 <= terms[2] < 1:
+        named = promise if isinstance(promise, Mapping) else {}
+        terms: list[Any] = [named.get(key) for key in ("threshold", "max_error", "certainty")]
+        if not all(map(_is_share, terms)) or terms[1] in (0, 1) or not 0.5 <= terms[2] < 1:
             return "promise must be a threshold, a max_error between 0 and 1 and a certainty in 0.5..1"
     sample = reference.get("sample")
     if sample is None:

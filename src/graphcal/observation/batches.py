@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch_geometric.data import Data, HeteroData
 
 from graphcal.core import Outputs
-from graphcal.engine.graph_parts import GraphParts
-from graphcal.engine.target_chunks import by_target_chunks, message_passing_layers
+from graphcal.observation.graph_parts import GraphParts
 from graphcal.observation.output_activation import Read, two_columns
+from graphcal.observation.target_chunks import by_target_chunks, message_passing_layers
 
 SMALL = 200  # edges of the part on which the final layer is read
 See = Callable[[Data], Outputs]

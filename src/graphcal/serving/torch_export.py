@@ -64,6 +64,9 @@ def example_of(data: Data) -> tuple[dict[str, Tensor], dict[str, dict[int, Any]]
     """The inputs that ``data`` has, and which of their sizes vary: nodes and edges."""
     from torch.export import Dim  # takes a second, and serving does not need it
 
+    if not isinstance(data, Data):
+        raise ValueError(f"export takes a Data with x and edge_index, got {type(data).__name__}.")
+
     rows, edges = {0: Dim.DYNAMIC}, {1: Dim.DYNAMIC}
     sizes = {"x": rows, "edge_index": edges, "train_mask": rows, "edge_weight": rows}
     given = {name: data[name] for name in sizes if isinstance(data.get(name), Tensor)}

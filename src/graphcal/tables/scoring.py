@@ -26,7 +26,6 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from graphcal.engine.threads import one_thread
 from graphcal.files import atomic_file, check_writable, digest, file_errors, sweep, write_atomically
 from graphcal.metrics.references import RowCounts, drift_since
 from graphcal.saving import find_reference, restore
@@ -40,6 +39,7 @@ from graphcal.tables.score_types import SAMPLE
 from graphcal.tables.scorer import Scorer, scorer_of
 from graphcal.tables.sources import Source, source_of
 from graphcal.tables.writing import parquet_writer
+from graphcal.threads import one_thread
 
 ENGINES = ("local", "ray")
 JOB_ROWS = 1 << 21  # of a Parquet file that is cut

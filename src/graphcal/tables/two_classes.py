@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.nn.functional import nll_loss
 
 from graphcal.core import Outputs
-from graphcal.engine.node_order import kfold
-from graphcal.engine.scaling import log_odds
 from graphcal.graphs import class_name
 from graphcal.methods import CALIBRATORS
 from graphcal.methods.platt import fit_sigmoid
+from graphcal.methods.solvers.node_order import kfold
+from graphcal.methods.solvers.scaling import log_odds
 from graphcal.study import Study, held_out
 
 COMPARED = ("graph-scaling", "platt", "isotonic")

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Needs, Outputs, Recipe, fitted_on
-from graphcal.engine.adam import Weights, adam
-from graphcal.engine.draws import uniform
-from graphcal.engine.linear import mean_nll
-from graphcal.engine.node_order import fitting_order
 from graphcal.methods.card import Card
+from graphcal.methods.solvers.adam import Weights, adam
+from graphcal.methods.solvers.draws import uniform
+from graphcal.methods.solvers.linear import mean_nll
+from graphcal.methods.solvers.node_order import fitting_order
 
 
 @dataclass(frozen=True)

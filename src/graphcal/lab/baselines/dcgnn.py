@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Needs, Outputs, fitted_on
-from graphcal.engine.scaling import scaled
 from graphcal.graphs import neighbour_agreement, structure
 from graphcal.lab.baselines.cagcn import NodeScaleSettings, fit_node_scale, scale_of_every_node
 from graphcal.methods.card import Card
+from graphcal.methods.solvers.scaling import scaled
 
 
 @dataclass(frozen=True)

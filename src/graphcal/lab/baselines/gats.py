@@ -22,14 +22,14 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu, softplus
 
 from graphcal.core import Calibration, Needs, Outputs, fitted_on
-from graphcal.engine.adam import Weights, adam
-from graphcal.engine.draws import uniform
-from graphcal.engine.linear import mean_nll
-from graphcal.engine.node_order import fitting_order, stopping_order
-from graphcal.engine.scaling import scaled
 from graphcal.graphs import structure
 from graphcal.lab.engine.rows import rows_of, softmax_by_row
 from graphcal.methods.card import Card
+from graphcal.methods.solvers.adam import Weights, adam
+from graphcal.methods.solvers.draws import uniform
+from graphcal.methods.solvers.linear import mean_nll
+from graphcal.methods.solvers.node_order import fitting_order, stopping_order
+from graphcal.methods.solvers.scaling import scaled
 
 LOGARITHMS = ("log_bias", "log_train", "log_near")
 

@@ -24,15 +24,15 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from graphcal.core import Calibration, Needs, Outputs, fitted_on
-from graphcal.engine.adam import Weights, adam
-from graphcal.engine.draws import dropout, uniform
-from graphcal.engine.linear import mean_nll
-from graphcal.engine.node_order import fitting_order, stopping_order, training_nodes
-from graphcal.engine.scaling import with_predictions
 from graphcal.graphs import structure
 from graphcal.lab.engine.gating import noisy_top_k
 from graphcal.lab.engine.rows import RowSlice, feature_rows, row_slice
 from graphcal.methods.card import Card
+from graphcal.methods.solvers.adam import Weights, adam
+from graphcal.methods.solvers.draws import dropout, uniform
+from graphcal.methods.solvers.linear import mean_nll
+from graphcal.methods.solvers.node_order import fitting_order, stopping_order, training_nodes
+from graphcal.methods.solvers.scaling import with_predictions
 
 EXPERTS = ((1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (0, 1, 1), (1, 0, 1), (1, 1, 1))  # logits, features, degree
 

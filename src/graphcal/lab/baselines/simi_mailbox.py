@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Needs, Outputs, fitted_on, fitting_nodes
-from graphcal.engine.linear import mean_nll
-from graphcal.engine.scaling import scaled
 from graphcal.graphs import structure
 from graphcal.methods.card import Card
+from graphcal.methods.solvers.linear import mean_nll
+from graphcal.methods.solvers.scaling import scaled
 from graphcal.methods.temperature import fit_scale
 
 

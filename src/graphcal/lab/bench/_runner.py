@@ -27,7 +27,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.core import FinalLayer, Outputs
-from graphcal.engine.threads import one_thread
 from graphcal.files import write_atomically
 from graphcal.lab.bench.engines import Engine, JobResult, Tick
 from graphcal.lab.bench.records import Record, Store, read_checked, with_checksum
@@ -39,6 +38,7 @@ from graphcal.methods import CALIBRATORS
 from graphcal.metrics import Scores, reliability
 from graphcal.saving import installed_versions
 from graphcal.study import FittedRun, Study
+from graphcal.threads import one_thread
 
 
 class Graphs:

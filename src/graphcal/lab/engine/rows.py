@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphcal.engine.node_order import canonical_order
 from graphcal.lab.engine.sparse import Sparse
+from graphcal.methods.solvers.node_order import canonical_order
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,12 +29,12 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.core import Calibration, Outputs, Recipe
-from graphcal.engine.graph_parts import GraphParts
 from graphcal.files import write_atomically
 from graphcal.lab.shift.experiments import TableRows, measured_rows, study_of
 from graphcal.lab.training import NeighborSampler, Run, Training, train
 from graphcal.methods import CALIBRATORS
 from graphcal.observation import observe
+from graphcal.observation.graph_parts import GraphParts
 from graphcal.study import FittedRun, Study
 
 WAVES = 5

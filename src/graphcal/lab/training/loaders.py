@@ -20,8 +20,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.checks import check_edges, check_mask
-from graphcal.engine.graph_parts import GraphParts
 from graphcal.lab.engine.dropout import random_words
+from graphcal.observation.graph_parts import GraphParts
 
 ALL = -1  # a fan-out without limit
 

@@ -45,11 +45,11 @@ from torch_geometric.data import Data
 
 from graphcal.checks import check_mask
 from graphcal.core import Recipe, blinded
-from graphcal.engine.node_order import kfold
 from graphcal.lab.models import backbone_of
 from graphcal.lab.training import Replica, Run, Training, default_training, train_replicas
 from graphcal.lab.training.trainer import Progress
 from graphcal.methods import Uncalibrated
+from graphcal.methods.solvers.node_order import kfold
 from graphcal.metrics import Scores, mean_scores, score
 from graphcal.study import Study, held_out
 

@@ -25,10 +25,10 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from graphcal.core import Calibration, Needs
-from graphcal.engine.scaling import keep_top
 from graphcal.graphs import Columns, GraphSums
 from graphcal.methods.graph_scaling import columns
 from graphcal.methods.graph_scaling.columns import Components, Design
+from graphcal.methods.solvers.scaling import keep_top
 
 
 class Level(Calibration):

@@ -21,9 +21,6 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Outputs, fitted_on, fitting_nodes
-from graphcal.engine.linear import fit_linear, loo_logits, platt_targets
-from graphcal.engine.node_order import canonical_order
-from graphcal.engine.threads import one_thread
 from graphcal.graphs import graph_sums, isolated_nodes, structure
 from graphcal.methods.card import Card
 from graphcal.methods.graph_scaling import columns
@@ -38,8 +35,11 @@ from graphcal.methods.graph_scaling.calibration import (
 )
 from graphcal.methods.graph_scaling.columns import CHUNK, Components, Design
 from graphcal.methods.graph_scaling.field import residual_field
+from graphcal.methods.solvers.linear import fit_linear, loo_logits, platt_targets
+from graphcal.methods.solvers.node_order import canonical_order
 from graphcal.methods.temperature import fit_scale
 from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
+from graphcal.threads import one_thread
 
 PRIOR_LAMBDA, PRIOR_COUNT, CONSTANT_LAMBDA = 100.0, 2.0, 150.0
 SMALLEST_LAMBDA, LARGEST_LAMBDA = 3.0, 3000.0

@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from graphcal.core import Calibration, Needs, Outputs, fitted_on
-from graphcal.engine.scaling import scaled
 from graphcal.lab.baselines.cagcn import NodeScaleGCN, NodeScaleSettings, fit_node_scale, scale_of_every_node
 from graphcal.methods.card import Card
+from graphcal.methods.solvers.scaling import scaled
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Needs, Outputs, fitted_on, fitting_nodes
-from graphcal.engine.linear import TINY_RIDGE, LinearFit, NewtonState, fit_linear, loo_logits
 from graphcal.graphs import structure
 from graphcal.methods.card import Card
 from graphcal.methods.scar import SMALLEST_SCALE, ScarObjective, centroid_logits, final_layer_of, guarded_pull, pull
+from graphcal.methods.solvers.linear import TINY_RIDGE, LinearFit, NewtonState, fit_linear, loo_logits
 
 ENOUGH_PER_PARAMETER = 10  # fitting nodes
 RIDGES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)  # on mean NLL, with columns of unit size

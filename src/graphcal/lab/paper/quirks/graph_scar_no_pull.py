@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Outputs, fitting_nodes
-from graphcal.engine.linear import fit_linear, loo_logits
 from graphcal.lab.paper.quirks.graph_scar import (
     ENOUGH_PER_PARAMETER,
     RIDGES,
@@ -27,6 +26,7 @@ from graphcal.lab.paper.quirks.graph_scar import (
 )
 from graphcal.methods.card import Card
 from graphcal.methods.scar import ScarObjective, final_layer_of
+from graphcal.methods.solvers.linear import fit_linear, loo_logits
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Outputs, fitted_on
-from graphcal.engine.linear import mean_nll
-from graphcal.engine.node_order import fitting_order
 from graphcal.methods.card import Card
 from graphcal.methods.matrix_scaling import AffineMap
+from graphcal.methods.solvers.linear import mean_nll
+from graphcal.methods.solvers.node_order import fitting_order
 
 PENALTY = 1e-2  # on A
 

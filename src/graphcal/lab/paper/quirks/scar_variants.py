@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Outputs, fitting_nodes
-from graphcal.engine.linear import mean_nll
 from graphcal.graphs import structure
 from graphcal.lab.paper.quirks.graph_scar import GraphPull, GraphSCAR, fit_graph_pull
 from graphcal.methods.card import Card
 from graphcal.methods.scar import SCAR, CentroidPull, ScarObjective, centroid_pull, fit_pull
+from graphcal.methods.solvers.linear import mean_nll
 
 GRID = (0.0, *(m * 10.0**e for e in range(-8, -2) for m in (1.0, 2.0, 5.0)))  # to 5e-3: what the paper's tables span
 

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, Outputs, fitted_on, fitting_nodes
-from graphcal.engine.linear import mean_nll
-from graphcal.engine.scaling import scaled_columns
 from graphcal.methods.card import Card
+from graphcal.methods.solvers.linear import mean_nll
+from graphcal.methods.solvers.scaling import scaled_columns
 from graphcal.methods.temperature import fit_scale
 
 PASSES = 20  # with the base model's dropout on, in place of an expectation; the code of CaGCN has one

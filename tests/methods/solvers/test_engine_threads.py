@@ -5,9 +5,9 @@ import torch
 
 from conftest import random_graph
 from graphcal import core
-from graphcal.engine.threads import SMALL, one_thread, threads_for
 from graphcal.methods import CALIBRATORS, Uncalibrated
 from graphcal.study import Study, held_out
+from graphcal.threads import SMALL, one_thread, threads_for
 from small_outputs import linear_outputs
 
 

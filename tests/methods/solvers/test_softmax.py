@@ -8,9 +8,9 @@ from scipy.optimize import minimize
 from torch.nn.functional import cross_entropy
 
 from conftest import random_graph
-from graphcal.engine import softmax
-from graphcal.engine.node_order import kfold
-from graphcal.engine.softmax import (
+from graphcal.methods.solvers import softmax
+from graphcal.methods.solvers.node_order import kfold
+from graphcal.methods.solvers.softmax import (
     fit_diagonal,
     fit_softmax,
     fit_softmax_cv,

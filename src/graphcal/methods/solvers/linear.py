@@ -18,7 +18,7 @@ for about the price of one iteration instead of n fits, without random folds, an
 *Targets.* Where a model is right on every node, its NLL falls without end as its confidence grows. Platt (1999) counts one more
 node of each outcome: of n nodes that are all right, each is taken to be right with probability 1 - 1 / (n + 2).
 
-Matrices of parameters, where H would be too large to write down, are for `graphcal.engine.softmax`.
+Matrices of parameters, where H would be too large to write down, are for `graphcal.methods.solvers.softmax`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@ import numpy as np
 import torch
 
 import graphcal as gc
-from graphcal.engine.graph_parts import GraphParts
 from graphcal.graphs import sparse_csr
+from graphcal.observation.graph_parts import GraphParts
 
 
 def test_a_part_has_all_that_is_known_of_its_nodes_and_edges():

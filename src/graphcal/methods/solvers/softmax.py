@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from graphcal.engine.node_order import kfold
+from graphcal.methods.solvers.node_order import kfold
 
 BLOCK = 2**16  # numbers in one block
 TIE = 1e-6  # of held-out NLLs
@@ -181,13 +181,13 @@ class _Full(_Problem):
         return step, float((gradient * step).sum())
 
     def _preconditioner(self, state: _State) -> Callable[[Tensor], Tensor]:
-        spread = sum((p - p * p).sum(1) for p in state.probs) / self.n  # (C,)
+        spread = torch.stack([(p - p * p).sum(1) for p in state.probs]).sum(0) / self.n  # (C,)
         curvature = torch.outer(self.sizes.clamp(min=0), spread) + self.ridge.mean()  # (C + 1, C), on eigenvectors
         ridge = torch.cat([self.ridge.diagonal(), self.ridge[-1]])
         factor = torch.linalg.cholesky(_diagonal_hessian(self.blocks, state.probs) / self.n + ridge.diag())
 
         def precondition(v: Tensor) -> Tensor:
-            solved = self.axes @ ((self.axes.T @ v) / curvature)
+            solved: Tensor = self.axes @ ((self.axes.T @ v) / curvature)
             scale, shift = torch.cholesky_solve(torch.cat([v.diagonal(), v[-1]])[:, None], factor).view(2, -1)
             solved.diagonal().add_(scale)
             solved[-1] += shift

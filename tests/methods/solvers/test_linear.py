@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from torch.nn.functional import cross_entropy, one_hot
 
 from conftest import random_graph
-from graphcal.engine.linear import LinearFit, fit_linear, loo_logits, mean_nll, platt_targets, soft_nll
+from graphcal.methods.solvers.linear import LinearFit, fit_linear, loo_logits, mean_nll, platt_targets, soft_nll
 from small_outputs import linear_outputs
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphcal.core import blinded
-from graphcal.engine.node_order import canonical_order, fitting_order, kfold, stopping_order, training_nodes
+from graphcal.methods.solvers.node_order import canonical_order, fitting_order, kfold, stopping_order, training_nodes
 from small_outputs import model_outputs, permuted
 
 

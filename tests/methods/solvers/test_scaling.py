@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphcal.engine.scaling import log_odds, with_predictions
+from graphcal.methods.solvers.scaling import log_odds, with_predictions
 
 
 def test_log_odds_are_exact_where_the_softmax_rounds_to_one():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from graphcal.engine.adam import adam, ravel, unravel
+from graphcal.methods.solvers.adam import adam, ravel, unravel
 
 A = torch.randn(6, 6, generator=torch.Generator().manual_seed(0), dtype=torch.double)
 

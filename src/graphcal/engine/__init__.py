@@ -1,1 +1,0 @@
-"""Numerics the product stands on. Semi-public: no guarantees."""
