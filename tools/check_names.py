@@ -1,4 +1,4 @@
-"""Fail on names in src that say nothing about what they hold."""
+"""Fail on names in src that say nothing about what they hold, and on docstrings that start with a question word."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 VAGUE = {"found", "known", "own", "said", "chosen", "asked", "place"}
+QUESTIONS = ("What ", "How ", "Where ", "Whether ", "Which ", "Why ", "Who ", "When ")
 
 
 def vague_names(tree: ast.AST) -> list[tuple[int, str]]:
@@ -19,12 +20,23 @@ def vague_names(tree: ast.AST) -> list[tuple[int, str]]:
     return sorted(names)
 
 
-def main(folder: Path) -> int:
-    lines = [
-        f"{file}:{line}: rename {name!r} to what it holds"
-        for file in sorted(folder.rglob("*.py"))
-        for line, name in vague_names(ast.parse(file.read_text(encoding="utf-8")))
+def questions(tree: ast.AST) -> list[tuple[int, str]]:
+    """Line and first word of each docstring that starts with a word of ``QUESTIONS``."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    texts = [
+        (node.body[0].lineno, ast.get_docstring(node) or "")
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and node.body
     ]
+    return sorted((line, text.split()[0]) for line, text in texts if text.startswith(QUESTIONS))
+
+
+def main(folder: Path) -> int:
+    lines = []
+    for file in sorted(folder.rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        lines += [f"{file}:{line}: rename {name!r} to what it holds" for line, name in vague_names(tree)]
+        lines += [f"{file}:{line}: start with a verb or a noun, not {word!r}" for line, word in questions(tree)]
     print("\n".join(lines), end="\n" if lines else "")
     return bool(lines)
 

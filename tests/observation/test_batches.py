@@ -5,8 +5,8 @@ from torch_geometric.data import HeteroData
 from torch_geometric.nn.models import GAT, GCN, GraphSAGE
 
 import graphcal as gc
-from graphcal.observation import target_chunks
 from graphcal.lab.training import NeighborSampler
+from graphcal.observation import target_chunks
 
 DATA = gc.lab.synthetic(600, degree=12, seed=0)
 

@@ -45,7 +45,7 @@ def compare_calibrators(out: Outputs) -> dict[str, float]:
 
 
 def notes_on(study: Study) -> list[str]:
-    """What to know of the calibrations of a two-class table: the choice of ``auto``, and shifted probabilities."""
+    """Notes on the calibrations of a two-class table: the choice of ``auto``, and shifted probabilities."""
     out = study.outputs[0]
     if out.num_classes != 2:
         return []
