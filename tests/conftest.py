@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import torch
 from torch_geometric.data import Data
 
 pytest.register_assert_rewrite("calibrator_contract")
+
+HAS_LAB = importlib.util.find_spec("graphcal.lab") is not None
+needs_lab = pytest.mark.skipif(not HAS_LAB, reason="needs the laboratory, graphcal.lab")
 
 
 @pytest.fixture(scope="session")

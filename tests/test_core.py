@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from conftest import needs_lab
 from graphcal import CALIBRATORS, SCAR, Outputs
 from graphcal.core import Calibration, FinalLayer
 from graphcal.graphs import fingerprint
@@ -29,7 +30,9 @@ def test_from_logits_takes_lists_and_arrays():
 
 
 @pytest.mark.parametrize("form", ["tensor", "numpy", "numbers", "list", "numpy numbers", "bytes"])
-@pytest.mark.parametrize("name", ["ts", "scar", "graph-scaling-keep", "auto", "ets", "cagcn"])
+@pytest.mark.parametrize(
+    "name", ["ts", "scar", "graph-scaling-keep", "auto", "ets", pytest.param("cagcn", marks=needs_lab)]
+)
 def test_nodes_to_fit_on_come_in_any_form(graph, name, form):
     mask = graph.val_mask
     forms = {

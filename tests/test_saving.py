@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
 
 import graphcal
-from conftest import random_graph
+from conftest import needs_lab, random_graph
 from graphcal import CalibratedModel, observe, saving
 from graphcal.core import Calibration, Needs, Outputs
 from graphcal.decisions.monitoring import watch
@@ -475,6 +475,7 @@ def test_versions_are_those_of_the_packages_in_use() -> None:
     assert {"python", "torch_geometric", "numpy", "scipy", "scikit-learn"} <= versions.keys()
 
 
+@needs_lab
 def test_what_a_damaged_file_does_when_it_is_applied_is_said_of_the_file(out, tmp_path):
     """Of a calibration that reads the graph nothing can be tried before there is one."""
     path = saving.save(cagcn(out), tmp_path / "c.safetensors")

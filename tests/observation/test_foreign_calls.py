@@ -31,7 +31,7 @@ class Unnamed(Named):
 
 @pytest.fixture(scope="module")
 def data():
-    return gc.lab.synthetic(500, homophily=0.8, feature_signal=0.5, seed=0)
+    return gc.example().graph
 
 
 def fitted(model, data, **options):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch_geometric.nn import GCNConv, SAGEConv
 
-from conftest import random_graph
+from conftest import needs_lab, random_graph
 from graphcal import CALIBRATORS, CalibratedModel, observe
 
 GRAPH = random_graph()
@@ -67,6 +67,7 @@ def test_calibrators_that_run_the_model_again():
     assert not served.requires_grad
 
 
+@needs_lab
 @pytest.mark.parametrize("name", ["simcalib", "gets", "gats"])
 def test_calibrators_that_read_more_than_logits_are_served(name):
     model = Weighted()

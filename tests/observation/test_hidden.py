@@ -10,8 +10,8 @@ from torch_geometric.nn import GCNConv, MedianAggregation
 from torch_geometric.nn.models import GCN, GraphSAGE
 
 import graphcal as gc
+from conftest import needs_lab
 from five_models import BINARY, FIVE, GRAPH, WIDTH, XY, Hetero, made
-from graphcal.lab.training import NeighborSampler
 from graphcal.observation import logits_and_hidden, observe
 from graphcal.observation.calls import Call, tensor_call
 from user_models import HEADS, build
@@ -41,7 +41,7 @@ def test_serving_sees_what_was_observed(name):
 
 
 def test_the_example_of_the_readme_takes_two_passes():
-    data, count = gc.lab.synthetic(500, seed=0), []
+    data, count = gc.example().graph, []
     model = GCN(data.num_features, 16, 2, data.num_classes)
     model.register_forward_pre_hook(lambda *_: count.append(1))
     assert observe(model, data).final is not None
@@ -101,6 +101,7 @@ class SeedsOnly(nn.Module):
         return self.inner(x, edge_index)[:batch_size]
 
 
+@needs_lab
 @pytest.mark.parametrize("seeds_only", [False, True])
 def test_a_sampled_batch_gives_the_rows_of_its_nodes(seeds_only):
     data = gc.lab.synthetic(600, degree=12, seed=0)
@@ -108,7 +109,7 @@ def test_a_sampled_batch_gives_the_rows_of_its_nodes(seeds_only):
     inner = GraphSAGE(data.num_features, 16, 2, data.num_classes).eval()
     model = SeedsOnly(inner) if seeds_only else inner
     whole = observe(inner, data)
-    loader = NeighborSampler(data, (-1, -1), batch_size=100, shuffle=True)
+    loader = gc.lab.NeighborSampler(data, (-1, -1), batch_size=100, shuffle=True)
     call = (lambda m, b: m(b.x, b.edge_index, b.batch_size)) if seeds_only else None
     parts = observe(model, loader=loader, call=call)
     torch.testing.assert_close(parts.hidden, whole.hidden, atol=1e-5, rtol=1e-4)

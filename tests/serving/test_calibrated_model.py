@@ -16,9 +16,8 @@ from torch_geometric.nn import GCNConv
 from torch_geometric.nn.models import GCN
 
 import graphcal as gc
-from conftest import random_graph
+from conftest import HAS_LAB, needs_lab, random_graph
 from graphcal import CALIBRATORS, SCAR, CalibratedModel, Outputs, TemperatureScaling, observe
-from graphcal.lab.training import NeighborSampler
 from graphcal.methods.scar import fit_pull
 
 ALPHA, BETA = 0.03, 0.2
@@ -230,6 +229,7 @@ def test_logits_of_seeds_alone_get_the_plain_form_or_the_table(name):
         torch.testing.assert_close(later[1:], looked_up[1:], atol=1e-5, rtol=1e-5)
 
 
+@needs_lab
 def test_a_network_of_the_whole_graph_refuses_a_cut_one():
     model = Seeds()
     gats = CALIBRATORS["gats"](epochs=2).fit(observe(model, GRAPH), on=GRAPH.val_mask)
@@ -259,7 +259,7 @@ def test_what_knowing_the_training_set_is_worth_is_reported():
 # --------------------------------------------------------------------------------------------------------- training nodes
 
 
-@pytest.mark.parametrize("name", ["scar", "gats"])
+@pytest.mark.parametrize("name", ["scar", pytest.param("gats", marks=needs_lab)])
 def test_without_a_train_mask_a_calibration_that_reads_training_nodes_warns(name):
     recipe = SCAR(ALPHA, BETA) if name == "scar" else CALIBRATORS[name](epochs=2)
     calibrate = recipe.fit(observe(MODEL, GRAPH), on=GRAPH.val_mask)
@@ -285,6 +285,7 @@ def test_a_calibration_fitted_without_training_nodes_needs_no_train_mask():
         CalibratedModel(MODEL, calibrate)(GRAPH.x, GRAPH.edge_index)
 
 
+@needs_lab
 @pytest.mark.parametrize("name", ["citeseer", "cora", "pubmed"])
 def test_a_served_benchmark_graph_gets_what_the_calibration_says(name, shared_data):
     """Citeseer has nodes that share features and neighbours with a training node."""
@@ -378,11 +379,10 @@ class Normalised(nn.Module):
         return self.logits(x, edge_index).log_softmax(-1)
 
 
-GATS = CALIBRATORS["gats"](epochs=2)
-SERVED = {
-    **SHIPPED,
-    "gats": CalibratedModel(MODEL, GATS.fit(observe(MODEL, GRAPH), on=GRAPH.val_mask), GRAPH.train_mask),
-}
+SERVED = dict(SHIPPED)
+if HAS_LAB:
+    gats = CALIBRATORS["gats"](epochs=2).fit(observe(MODEL, GRAPH), on=GRAPH.val_mask)
+    SERVED["gats"] = CalibratedModel(MODEL, gats, GRAPH.train_mask)
 
 
 @pytest.mark.parametrize("name", SERVED)
@@ -423,6 +423,7 @@ def test_a_map_of_the_logits_alone_computes_in_single_precision_under_autocast()
     torch.testing.assert_close(served, calibrate(Outputs(logits, GRAPH)), atol=1e-6, rtol=0)
 
 
+@needs_lab
 @pytest.mark.parametrize("autocast", [False, True])
 def test_a_trainer_predicts_by_batches(autocast):
     """As Lightning's ``Trainer.predict`` does: a loader, inference mode, and autocast where a precision is set."""
@@ -440,7 +441,7 @@ def test_a_trainer_predicts_by_batches(autocast):
 
     module, predictions = Module().eval(), torch.empty(500, data.num_classes)
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        for batch in NeighborSampler(data, (-1, -1), 100):
+        for batch in gc.lab.NeighborSampler(data, (-1, -1), 100):
             predictions[batch.n_id[: batch.batch_size]] = module.predict_step(batch)
     assert predictions.isfinite().all()
     if not autocast:

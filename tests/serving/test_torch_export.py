@@ -10,9 +10,8 @@ import torch
 from torch_geometric.data import Data
 
 import graphcal.serving.torch_export
-from conftest import random_graph
+from conftest import needs_lab, random_graph
 from graphcal import CALIBRATORS, CalibratedModel, observe
-from graphcal.lab.baselines import GATS
 from graphcal.serving.torch_export import Exportable, export_onnx, export_program
 from user_models import HEADS, build
 
@@ -81,9 +80,10 @@ def test_a_closing_log_softmax_is_looked_through_and_training_nodes_are_optional
     torch.testing.assert_close(said, shipped(OTHER.x, OTHER.edge_index).detach(), atol=1e-5, rtol=1e-5)
 
 
+@needs_lab
 def test_what_reads_the_whole_graph_is_refused():
     model = build(HEADS["GCNConv"])
-    gats = GATS(epochs=2).fit(observe(model, GRAPH), on=GRAPH.val_mask)
+    gats = CALIBRATORS["gats"](epochs=2).fit(observe(model, GRAPH), on=GRAPH.val_mask)
     with pytest.raises(ValueError, match="AttentionTemperature cannot be exported: it needs the whole graph"):
         Exportable(model, gats)
 

@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 
 import graphcal as gc
 from children import child, kill_after
+from conftest import needs_lab
 from graphcal.methods import CALIBRATORS
 from graphcal.tables import disk_contexts, edge_blocks, scoring
 from graphcal.tables.disk_columns import DiskColumns
@@ -201,6 +202,7 @@ def test_repeated_ids_strange_training_ids_and_missing_columns_are_refused(out, 
     assert not [p for p in (tmp_path / "out").rglob("*") if p.is_file()]
 
 
+@needs_lab
 def test_a_calibration_that_needs_the_whole_graph_is_refused(out, tmp_path):
     preds, path, _ = written(out, tmp_path / "in", "in order")
     calibration = CALIBRATORS["gats"](epochs=1).fit(out, on=out.graph.val_mask)
