@@ -6,12 +6,13 @@ CPUS   := $(shell nproc 2>/dev/null || echo 2)
 # One thread for each test worker: two workers on two cores must not fight.
 TESTENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help install run test test-all coverage fuzz kills mutants audit matrix lint format docs speed clean
+.PHONY: help install run test test-slow test-all coverage fuzz kills mutants audit matrix lint format docs speed clean
 help:
 	@echo "make install   build .venv with graphcal and everything its tests need"
 	@echo "make run       the main job: a real graph -> train -> calibrate -> table and report.html"
 	@echo "make test      the fast tests, with a sample of each slow kind"
-	@echo "make test-all  all tests"
+	@echo "make test-slow the slow tests: long simulations"
+	@echo "make test-all  both"
 	@echo "make coverage  the tests, with lines and branches that none of them runs"
 	@echo "make fuzz      broken files for every reader, a minute each (SECONDS=60)"
 	@echo "make kills     run and bench killed at random moments (KILLS=40 each)"
@@ -35,6 +36,9 @@ run: $(STAMP)
 
 test: $(STAMP)
 	$(TESTENV) $(BIN)/python -m pytest -m "not slow" -n $(CPUS) --dist worksteal $(PYTEST_ARGS)
+
+test-slow: $(STAMP)
+	$(TESTENV) $(BIN)/python -m pytest -m slow -n $(CPUS) --dist worksteal $(PYTEST_ARGS)
 
 test-all: $(STAMP)
 	$(TESTENV) $(BIN)/python -m pytest -n $(CPUS) --dist worksteal $(PYTEST_ARGS)
