@@ -24,8 +24,11 @@ from graphcal.core import Calibration
 from graphcal.decisions.alerts import (
     AlertThreshold,
     Closing,
+    Estimate,
     LabelSample,
     PrecisionPromise,
+    Window,
+    estimate_window,
     percent,
 )
 from graphcal.files import sha256_of, write_atomically
@@ -39,6 +42,7 @@ SCHEMA = 1  # of results.json
 KINDS = ("probs", "logits", "scores")
 TARGETS = (0.9, 0.5)
 MATERIAL = 0.01  # fall of the average precision that is worth a warning
+WINDOWS = ("auto", "day", "week", "month")
 UNITS = {"h": "h", "d": "D", "w": "W"}
 
 
@@ -85,6 +89,7 @@ class Alerts:
     rank: Array = field(repr=False)  # (N,) 1 is the highest unlabelled row; 0 for labelled ones
     decision: Array = field(repr=False)  # (N,) review, close, undecided or labelled
     calibration: Calibration | None = field(repr=False, default=None)
+    windows: tuple[Window, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -178,7 +183,7 @@ class Alerts:
             "average_precision": {"before": before, "after": after},
             "expected_positives": self.expected,
             "rows": counts,
-            "windows": [],
+            "windows": [one.to_dict() for one in self.windows],
             "notes": list(self.notes),
         }
 
@@ -231,6 +236,7 @@ def alerts(
     time: Any = None,
     label_delay: str | float | None = None,
     fit_until: str | float | None = None,
+    window: str = "auto",
     capacity: int | None = None,
     cost_alert: float | None = None,
     cost_miss: float | None = None,
@@ -261,6 +267,8 @@ def alerts(
         The labelling policy "all rows with a score above this, and this share of the others at random".
     time, label_delay, fit_until
         Times (N,); rows younger than the delay ("30d"), or later than ``fit_until``, count as unlabelled.
+    window : "auto", "day", "week" or "month"
+        Calendar windows of the estimates over time.
     capacity : int, optional
         Number of rows that can be reviewed.
     cost_alert, cost_miss : float, optional
@@ -347,7 +355,73 @@ def alerts(
     return Alerts(
         positive, tuple(table), chosen, closing, promises, evidence, choice, total, (before, after), tuple(notes),
         pa.array(np.arange(len(odds))) if ids is None else ids, prob, rank, decision, calibration,
+        windows_of(sample, pool, rank, odds, time, young, window, chosen, evidence.carries, positive),
     )  # fmt: skip
+
+
+def windows_of(
+    sample: LabelSample,
+    pool: Array,
+    rank: Array,
+    odds: Array,
+    time: Any,
+    young: Array,
+    window: str,
+    chosen: AlertThreshold,
+    intervals: bool,
+    positive: str,
+) -> tuple[Window, ...]:
+    """Estimates for each calendar window of the unlabelled rows; empty without times."""
+    if time is None:
+        return ()
+    names = window_names(np.asarray(time), window)
+    prob = np.zeros(len(odds))
+    prob[pool[sample.order]] = sample.prob
+    end = np.array([len(sample.prob)])
+    counts = sample.positives_between(np.array([0]), end, 1 - sample.certainty) if intervals else None
+    value = float(sample.expected(np.array([0]), end, intervals)[0])
+    total = Estimate(value) if counts is None else Estimate(value, float(counts[0][0]), float(counts[1][0]))
+    queue, sent = rank > 0, (rank > 0) & (rank <= chosen.rows)
+    model = (float(prob[sent].mean()), float(prob[queue].sum()))
+    raw = {f"probability of {positive}": 1 / (1 + np.exp(-np.clip(odds, -30, 30)))}
+    result = []
+    for name in np.unique(names[queue]):
+        inside, drift = queue & (names == name), ""
+        older = ~young & (names != name)
+        if min(int(inside.sum()), int(older.sum())) >= FEWEST:
+            comparison = compare_rows(
+                {key: column[inside] for key, column in raw.items()},
+                {key: column[older] for key, column in raw.items()},
+                most=(1000, 2000), draws=399,
+            )  # fmt: skip
+            drift = comparison.text("the window", "the fitting period") if comparison.differ else ""
+        result.append(
+            estimate_window(str(name), prob[inside], sent[inside], chosen, total, model, 1 - sample.certainty, drift)
+        )
+    return tuple(result)
+
+
+def window_names(times: Array, window: str = "auto") -> Array:
+    """(N,) name of the day, week or month of each time; ten ranges of equal width for times that are numbers.
+
+    >>> window_names(np.array(["2026-03-04", "2026-03-09"], dtype="datetime64[D]"), "week").tolist()
+    ['2026-03-02', '2026-03-09']
+    """
+    if window not in WINDOWS:
+        raise ValueError(f"window must be one of {', '.join(WINDOWS)}; got {window!r}.")
+    if not np.issubdtype(times.dtype, np.datetime64):
+        ends = np.linspace(float(times.min()), float(times.max()), 11)
+        at = np.clip(np.searchsorted(ends, times.astype(np.float64), side="right") - 1, 0, 9)
+        return np.array([f"{a:.5g} to {b:.5g}" for a, b in zip(ends[:-1], ends[1:])])[at]
+    days = times.astype("datetime64[D]")
+    if window == "auto":
+        span = int((days.max() - days.min()).astype(int)) + 1
+        window = "day" if span <= 14 else "week" if span <= 100 else "month"
+    if window == "month":
+        return days.astype("datetime64[M]").astype(str)
+    if window == "week":  # starts on Monday
+        days = days - (days.astype(np.int64) + 3) % 7
+    return days.astype(str)
 
 
 def alerts_of_table(
@@ -537,6 +611,8 @@ def judge_labels(
             return evidence(
                 False, f"{what}; {comparison.text('labelled rows' if name != 'recent rows' else 'older rows', name)}"
             )
+    if young.any():
+        have += "; for recent rows it also takes that they are like the older ones, and their scores are"
     if chance is not None:
         return evidence(True, "The labels can carry a promise: they look as drawn with the stated chances")
     if random_draw:

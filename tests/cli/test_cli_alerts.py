@@ -155,6 +155,38 @@ def test_edges_are_read_by_id_and_half_of_the_labels_judges(tmp_path):
     assert low <= truth[decision == "review"].mean() <= high
 
 
+def test_windows_are_readable_at_80_columns(tmp_path):
+    rng = np.random.default_rng(2)
+    day = np.datetime64("2026-01-01T00:03:56.466224") + rng.integers(0, 90 * 86400, 12_000).astype("timedelta64[s]")
+    write_scores(tmp_path / "s.parquet", day=day)
+    args = [
+        "alerts",
+        tmp_path / "s.parquet",
+        "--class",
+        "fraud",
+        "--time",
+        "day",
+        "--label-delay",
+        "20d",
+        "--window",
+        "month",
+    ]
+    code, text = graphcal(*args, "--capacity", 200, "--out", tmp_path / "out")
+    assert code == 0, text
+    assert all(len(line) <= 80 for line in text.splitlines() if not line.startswith("Saved:"))
+    assert [line.split()[0] for line in text.splitlines() if line.startswith("2026-")] == [
+        "2026-01",
+        "2026-02",
+        "2026-03",
+    ]
+    record = json.loads((tmp_path / "out" / "results.json").read_text())
+    validate(record, "alerts", "results.json")
+    assert sum(one["sent"] for one in record["windows"]) == 200
+    assert sum(one["expected"]["value"] for one in record["windows"]) == pytest.approx(
+        record["expected_positives"], rel=0.01
+    )
+
+
 def test_plan_counts_labels(tmp_path):
     code, text = graphcal("plan", "--max-error", 0.05, "--json")
     assert code == 0

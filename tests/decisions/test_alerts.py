@@ -328,6 +328,31 @@ def test_needed_labels_reach_the_power_and_one_less_does_not():
     assert n == pytest.approx(362, abs=5)
 
 
+def test_windows_hold_their_truth_unless_they_announce_drift():
+    rng, inside, windows = np.random.default_rng(17), 0, 0
+    for k in range(6):
+        odds, truth = scored_rows(rng, 0.05)
+        day = rng.integers(0, 180, len(odds))
+        if k % 2:  # in the last month the scores rise without more positives
+            odds = odds + 1.5 * (day >= 150)
+        times = np.datetime64("2026-01-01") + day.astype("timedelta64[D]")
+        y = np.where((rng.random(len(odds)) < 0.25) & (day < 150), truth, -1)
+        queue = alerts(odds, y, kind="logits", capacity=600, time=times, fit_until="2026-05-30", window="month")
+        month = times.astype("datetime64[M]").astype(str)
+        assert bool(queue.windows[-1].drift) == bool(k % 2)
+        assert queue.evidence.carries == (not k % 2)
+        for one in queue.windows:
+            rows = (queue.rank > 0) & (month == one.name)
+            assert one.rows == rows.sum()
+            if queue.evidence.carries and not one.drift and one.precision is not None:
+                sent = rows & (queue.decision == "review")
+                windows += 2
+                inside += one.precision.low <= truth[sent].mean() <= one.precision.high
+                inside += one.expected.low <= truth[rows].sum() <= one.expected.high
+    assert windows >= 30
+    assert inside / windows >= 0.9
+
+
 def test_spans_of_time():
     assert duration("30d") == np.timedelta64(30, "D")
     with pytest.raises(ValueError, match="time span 'soon'"):

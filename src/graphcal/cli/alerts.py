@@ -27,6 +27,7 @@ def alerts(
     edges: Path = typer.Option(None, metavar="FILE", help="Table of edges, src and dst by id."),
     time: str = typer.Option("", metavar="COLUMN", help="Column of times."),
     fit_until: str = typer.Option(None, metavar="DATE", help="Use labels of rows up to this day only. Needs --time."),
+    window: str = typer.Option("auto", metavar="NAME", help="Windows over time: day, week or month. Needs --time."),
     label_delay: str = typer.Option(
         None, metavar="SPAN", help="Time a label takes, as 30d: younger rows count as unlabelled. Needs --time."
     ),
@@ -82,7 +83,7 @@ def alerts(
 
     result = alerts_of_table(
         scores, found, id_=id_, label=label, labels=labels, edges=edges, time=time, inclusion=inclusion,
-        fit_until=fit_until, label_delay=label_delay, reviewed_above=reviewed_above, random_share=random_share,
+        fit_until=fit_until, label_delay=label_delay, window=window, reviewed_above=reviewed_above, random_share=random_share,
         random_draw=random_draw, capacity=capacity, cost_alert=cost_alert, cost_miss=cost_miss, precisions=targets,
         max_missed=max_missed, certainty=certainty, class_weight=class_weight, seed=seed,
     )  # fmt: skip
@@ -115,6 +116,12 @@ def _show(result: Alerts, out: Path) -> None:
     interval = f"In brackets: {100 * result.closing.certainty:g} % intervals, each row of the table on its own."
     console.print(interval if result.evidence.carries else "All figures are estimates.", style="dim")
     console.print()
+    if result.windows:
+        console.print(window_table(result))
+        for one in result.windows:
+            if one.drift:
+                console.print(f"* {one.name}: scores have changed; {one.drift}", style="dim")
+        console.print()
     files = ", ".join(
         ["alerts.parquet", *["calibrator.safetensors"] * (result.calibration is not None), "results.json"]
     )
@@ -133,4 +140,19 @@ def threshold_table(result: Alerts) -> Table:
         cost = [f"{row.cost:,.0f}"] if costs and row.cost is not None else []
         cells = (f"{row.rows:,}", row.precision.text(), row.recall.text(), f"{row.missed:,.0f}", *cost)
         table.add_row(*cells, ", ".join(row.marks), style="bold" if row.rows == result.chosen.rows else None)
+    return table
+
+
+def window_table(result: Alerts) -> Table:
+    """Expected positives, precision and recall of each window, at most 80 columns wide."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for title in ("window", "rows", "sent", f"expected {result.positive}"[:18], "precision", "found"):
+        table.add_column(title, justify="left" if title == "window" else "right", no_wrap=True)
+    for one in result.windows:
+        e = one.expected
+        count = f"{e.value:,.0f}" + ("" if e.low is None or e.high is None else f" ({e.low:,.0f} to {e.high:,.0f})")
+        shares = ["-" if share is None else share.text() for share in (one.precision, one.recall)]
+        table.add_row(one.name + " *" * bool(one.drift), f"{one.rows:,}", f"{one.sent:,}", count, *shares)
     return table
