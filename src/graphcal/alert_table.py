@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ SCHEMA = 1  # of results.json
 KINDS = ("probs", "logits", "scores")
 TARGETS = (0.9, 0.5)
 MATERIAL = 0.01  # fall of the average precision that is worth a warning
+DECISIONS = ("review", "close", "undecided", "labelled", "training")
 WINDOWS = ("auto", "day", "week", "month")
 UNITS = {"h": "h", "d": "D", "w": "W"}
 
@@ -87,7 +89,7 @@ class Alerts:
     ids: Any = field(repr=False)  # (N,)
     probability: Array = field(repr=False)  # (N,)
     rank: Array = field(repr=False)  # (N,) 1 is the highest unlabelled row; 0 for labelled ones
-    decision: Array = field(repr=False)  # (N,) review, close, undecided or labelled
+    decision: Array = field(repr=False)  # (N,) review, close, undecided, labelled or training
     calibration: Calibration | None = field(repr=False, default=None)
     windows: tuple[Window, ...] = ()
 
@@ -168,7 +170,7 @@ class Alerts:
     def to_dict(self) -> dict[str, Any]:
         """The content of ``results.json``, see schemas/alerts.schema.json."""
         before, after = self.average_precision
-        counts = {word: int((self.decision == word).sum()) for word in ("review", "close", "undecided", "labelled")}
+        counts = {word: int((self.decision == word).sum()) for word in DECISIONS}
         return {
             "schema": SCHEMA,
             "graphcal": __version__,
@@ -230,6 +232,7 @@ def alerts(
     negative: str = "0",
     ids: Any = None,
     edges: Any = None,
+    training: Any = None,
     inclusion: Any = None,
     reviewed_above: float | None = None,
     random_share: float | None = None,
@@ -254,13 +257,15 @@ def alerts(
     scores : (N,)
         Probability of the positive class, log-odds, or any score that grows with it.
     y : (N,)
-        1, 0, or -1 (or NaN) where no label is known. Leave out labels of rows that trained the model.
+        1, 0, or -1 (or NaN) where no label is known.
     kind : "probs", "logits" or "scores", optional
         What the scores are; inferred from their range with a note.
     positive, negative : str
         Names of the classes 1 and 0, for sentences and files.
     edges : (2, E), optional
         Row numbers of neighbours; makes graph scaling a candidate.
+    training : (N,) bool, optional
+        Rows that trained the model: they are neither sent nor used.
     inclusion : (N,), optional
         Known probability with which each row was drawn for labelling.
     reviewed_above, random_share : float, optional
@@ -303,14 +308,20 @@ def alerts(
         odds = odds - np.log(class_weight)
     young, remarks = too_young(time, label_delay, fit_until, labels)
     notes += remarks
-    labels = np.where(young, -1, labels)
-    chance = inclusion_of(values, labels, young, inclusion, reviewed_above, random_share)
+    trained = np.zeros(len(values), bool) if training is None else np.asarray(training, dtype=bool)
+    labels = np.where(young | trained, -1, labels)
+    chance = inclusion_of(values, labels, young, trained, inclusion, reviewed_above, random_share)
     labelled, hit = labels >= 0, labels == 1
     if not hit.any():
         raise ValueError(
             f"No row is labelled {positive}: its share cannot be estimated. Label some rows of {positive}."
         )
-    evidence = judge_labels(odds, labels, chance, young, time, positive, random_draw)
+    times = None if time is None else np.asarray(time)
+    usable = ~trained
+    evidence = judge_labels(
+        odds[usable], labels[usable], None if chance is None else chance[usable], young[usable],
+        None if times is None else times[usable], positive, random_draw,
+    )  # fmt: skip
     weight = np.ones(len(odds)) if chance is None else 1 / chance
     span = (float(odds.min()), float(odds.max()) + 1e-9)
 
@@ -333,7 +344,7 @@ def alerts(
     elif after > before + MATERIAL:
         notes.append(f"Ranking got better: average precision {before:.3f} before and {after:.3f} after calibration.")
 
-    pool = np.flatnonzero(judging | ~labelled)
+    pool = np.flatnonzero((judging | ~labelled) & ~trained)
     sample = LabelSample(
         ranking[pool], prob[pool], judging[pool], hit[pool], None if chance is None else chance[pool], certainty, seed
     )
@@ -348,6 +359,7 @@ def alerts(
     rank = np.zeros(len(odds), np.int64)
     rank[queue] = np.arange(1, len(queue) + 1)
     decision = np.full(len(odds), "labelled", dtype=object)
+    decision[trained] = "training"
     decision[queue] = "undecided"
     decision[queue[len(queue) - closing.rows :]] = "close"
     decision[queue[: chosen.rows]] = "review"
@@ -412,7 +424,7 @@ def window_names(times: Array, window: str = "auto") -> Array:
     if not np.issubdtype(times.dtype, np.datetime64):
         ends = np.linspace(float(times.min()), float(times.max()), 11)
         at = np.clip(np.searchsorted(ends, times.astype(np.float64), side="right") - 1, 0, 9)
-        return np.array([f"{a:.5g} to {b:.5g}" for a, b in zip(ends[:-1], ends[1:])])[at]
+        return np.array([f"{a:.5g} to {b:.5g}" for a, b in pairwise(ends)])[at]
     days = times.astype("datetime64[D]")
     if window == "auto":
         span = int((days.max() - days.min()).astype(int)) + 1
@@ -445,10 +457,9 @@ def alerts_of_table(
     kind = {"scores": "logits"}.get(column.kind or "", column.kind)
     table = read_table(path, kind, "binary", column.classes, labels, columns)
     y, notes = table.labels.numpy(), list(column.notes) + list(table.notes)
-    if table.split is not None:
-        y = np.where(table.split.train, -1, y)
-        if table.split.train.any():
-            notes.append(f"labels of {int(table.split.train.sum()):,} training rows are not used")
+    training = None if table.split is None else table.split.train
+    if training is not None and training.any():
+        notes.append(f"{int(training.sum()):,} training rows are neither sent nor used")
     logits = table.logits.double()
     values = np.asarray((logits[:, 1] - logits[:, 0]).numpy())
     kind = column.kind or table.kind.name
@@ -458,7 +469,7 @@ def alerts_of_table(
     edge_index = None if edges is None else read_edges(edges, table.ids, {})
     result = alerts(
         values, y, kind="probs" if kind in ("probs", "log-probs") else kind, positive=column.classes[1],
-        negative=column.classes[0], ids=table.ids, edges=edge_index, inclusion=chance,
+        negative=column.classes[0], ids=table.ids, edges=edge_index, training=training, inclusion=chance,
         time=table.times(time) if time else None, **options,
     )  # fmt: skip
     sentences = tuple(f"{note[0].upper()}{note[1:].rstrip('.')}." for note in notes)
@@ -539,7 +550,7 @@ def duration(text: str) -> np.timedelta64:
 
 
 def inclusion_of(
-    values: Array, labels: Array, young: Array, inclusion: Any, above: float | None, share: float | None
+    values: Array, labels: Array, young: Array, trained: Array, inclusion: Any, above: float | None, share: float | None
 ) -> Array | None:
     """Known probability (N,) with which each row was labelled; None for a simple random sample."""
     if (above is None) != (share is None):
@@ -550,7 +561,7 @@ def inclusion_of(
         if not 0 < share <= 1:
             raise ValueError(f"random_share must lie in 0..1, got {share:g}.")
         chance = np.where(values > above, 1.0, share)
-        open_ = int(((values > above) & (labels < 0) & ~young).sum())
+        open_ = int(((values > above) & (labels < 0) & ~young & ~trained).sum())
         if open_:
             raise ValueError(
                 f"The policy says that every row with a score above {above:g} is labelled, but {open_:,} are not. Pass "
@@ -570,7 +581,7 @@ def inclusion_of(
 
 
 def judge_labels(
-    odds: Array, labels: Array, chance: Array | None, young: Array, time: Any, positive: str, random_draw: bool
+    odds: Array, labels: Array, chance: Array | None, young: Array, time: Array | None, positive: str, random_draw: bool
 ) -> LabelEvidence:
     """Whether labelled rows look as the stated design, or a random draw, would have drawn them."""
     labelled, design = labels >= 0, "random draw" if chance is None else "known chances"

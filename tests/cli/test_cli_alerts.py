@@ -187,6 +187,17 @@ def test_windows_are_readable_at_80_columns(tmp_path):
     )
 
 
+def test_training_rows_are_neither_sent_nor_used(tmp_path):
+    split = np.where(np.arange(12_000) < 2000, "train", "test")
+    write_scores(tmp_path / "s.parquet", split=split)
+    args = ["alerts", tmp_path / "s.parquet", "--class", "fraud", "--json", "--out", tmp_path / "out"]
+    code, text = graphcal(*args)
+    assert code == 0, text
+    decision = np.array(pq.read_table(tmp_path / "out" / "alerts.parquet").column("decision").to_pylist())
+    assert ((decision == "training") == (split == "train")).all()
+    assert json.loads(text)["evidence"]["labels"] == (decision == "labelled").sum()
+
+
 def test_plan_counts_labels(tmp_path):
     code, text = graphcal("plan", "--max-error", 0.05, "--json")
     assert code == 0
