@@ -530,8 +530,11 @@ def too_young(
     if delay is not None:
         young |= times > times.max() - (duration(str(delay)) if dates else float(delay))
     if until is not None:
-        last = np.datetime64(str(until)) if dates else float(until)
-        young |= (times >= last + np.timedelta64(1, "D")) if dates and len(str(until)) == 10 else times > last
+        if dates:
+            last = np.datetime64(str(until))
+            young |= times >= last + np.timedelta64(1, "D") if len(str(until)) == 10 else times > last
+        else:
+            young |= times > float(until)
     count = int((young & (labels >= 0)).sum())
     note = f"{plural(int(young.sum()), 'row')} too recent for a label count as unlabelled"
     return young, [note + (f", also {count:,} that have one." if count else ".")]
@@ -709,22 +712,24 @@ def threshold_table(
 ) -> tuple[list[AlertThreshold], AlertThreshold]:
     """Rows of the table, the marked ones among them, and the one that is worked with."""
     n = sample.num_unlabelled
-    prob = sample.prob[sample.unlabelled_at]
-    mean = np.cumsum(prob) / np.arange(1, n + 1)
+    sizes = np.unique(np.concatenate([np.geomspace(1, n, 300), np.linspace(1, n, 300)]).astype(np.int64))
+    end = sample.ends(sizes)
+    found = sample.expected(np.zeros_like(end), end, intervals)
+    left = sample.expected(end, np.full_like(end, len(sample.prob)), intervals)
     marks: dict[int, list[str]] = {}
-    break_even = int(np.clip(round(float(prob.sum())), 1, n))
+    break_even = int(np.clip(round(float(found[-1])), 1, n))
     if capacity is not None:
         marks.setdefault(min(capacity, n), []).append("capacity")
     if cost_alert is not None and cost_miss is not None:
-        cheapest = int((np.cumsum(cost_alert - cost_miss * prob)).argmin()) + 1
+        cheapest = int(sizes[(cost_alert * sizes + cost_miss * left).argmin()])
         marks.setdefault(cheapest, []).append("lowest cost")
     if not marks:
         marks[break_even] = ["as many as expected"]
     chosen = next(iter(marks))
     for precision in precisions:
-        reached = np.flatnonzero(mean >= precision)
+        reached = np.flatnonzero(found >= precision * sizes)
         if len(reached):
-            marks.setdefault(int(reached[-1]) + 1, []).append(f"{100 * precision:g} % target")
+            marks.setdefault(int(sizes[reached[-1]]), []).append(f"{100 * precision:g} % target")
     far = min(n, max([*marks, 10 * break_even]))
     plain = [digit * 10**power for power in range(1, 10) for digit in (1, 2, 5) if digit * 10**power <= far]
     rows = sorted({*marks, *plain[-9:]})

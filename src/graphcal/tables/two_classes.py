@@ -183,7 +183,7 @@ def choose_curve(
     logits = torch.from_numpy(np.column_stack([np.zeros_like(odds), odds]))
     shift = shift_of(logits, torch.from_numpy(positive)) if probabilities and (weight == weight[0]).all() else None
     undone = fitted.get("shift")
-    class_weight = None if shift is None or undone is None else math.exp(-float(undone.weights[0]))  # type: ignore[union-attr,arg-type,index]
+    class_weight = None if shift is None or undone is None else math.exp(-float(undone.weights[0]))  # type: ignore[index]
     return CurveChoice(best, nll, class_weight, fitted.get(best))
 
 
