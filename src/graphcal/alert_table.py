@@ -90,6 +90,7 @@ class Alerts:
     probability: Array = field(repr=False)  # (N,)
     rank: Array = field(repr=False)  # (N,) 1 is the highest unlabelled row; 0 for labelled ones
     decision: Array = field(repr=False)  # (N,) review, close, undecided, labelled or training
+    judged: Array = field(repr=False)  # (N,) labels that judge the calibration; -1 elsewhere
     calibration: Calibration | None = field(repr=False, default=None)
     windows: tuple[Window, ...] = ()
 
@@ -208,7 +209,8 @@ class Alerts:
         )
 
     def save(self, folder: str | Path) -> Path:
-        """Write alerts.parquet and calibrator.safetensors, then results.json; return the folder."""
+        """Write alerts.parquet, calibrator.safetensors and report.html, then results.json; return the folder."""
+        from graphcal.reports.alerts_page import alerts_page
         from graphcal.tables.writing import write_table
 
         folder = Path(folder)
@@ -218,6 +220,7 @@ class Alerts:
             from graphcal.saving import save
 
             written.append(save(self.calibration, folder / "calibrator.safetensors"))
+        write_atomically(folder / "report.html", alerts_page(self))
         record = {**self.to_dict(), "files": {file.name: sha256_of(file) for file in written}}
         write_atomically(folder / "results.json", json.dumps(record, indent=1) + "\n")
         return folder
@@ -366,7 +369,8 @@ def alerts(
     total = float(sample.expected(np.array([0]), np.array([len(sample.prob)]))[0])
     return Alerts(
         positive, tuple(table), chosen, closing, promises, evidence, choice, total, (before, after), tuple(notes),
-        pa.array(np.arange(len(odds))) if ids is None else ids, prob, rank, decision, calibration,
+        pa.array(np.arange(len(odds))) if ids is None else ids, prob, rank, decision,
+        np.where(judging, labels, -1), calibration,
         windows_of(sample, pool, rank, odds, time, young, window, chosen, evidence.carries, positive),
     )  # fmt: skip
 

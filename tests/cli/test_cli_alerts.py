@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import graphcal as gc
 from graphcal.cli import app
+from graphcal.reports.alerts_page import alerts_page
 from graphcal.schemas import validate
 
 
@@ -185,6 +186,21 @@ def test_windows_are_readable_at_80_columns(tmp_path):
     assert sum(one["expected"]["value"] for one in record["windows"]) == pytest.approx(
         record["expected_positives"], rel=0.01
     )
+
+
+def test_the_page_is_one_file_that_escapes_names():
+    rng = np.random.default_rng(3)
+    p = rng.beta(0.3, 6, 4000)
+    y = np.where(np.arange(4000) < 1500, rng.random(4000) < p, -1)
+    queue = gc.alerts(p, y, positive="<b>&", capacity=100, time=rng.random(4000))
+    page = alerts_page(queue)
+    assert "<b>&" not in page
+    assert "http" not in page
+    assert page.count("<tr>") == 2 + len(queue.thresholds) + len(queue.windows)
+    assert page.count('class="fill-') == 2  # bands, where labels carry intervals
+    odds = np.log(p / (1 - p))
+    picked = np.where(rng.random(4000) < 0.02 + 0.9 * p, rng.random(4000) < p, -1)
+    assert 'class="fill-' not in alerts_page(gc.alerts(odds, picked, kind="logits", capacity=100))
 
 
 def test_training_rows_are_neither_sent_nor_used(tmp_path):

@@ -59,7 +59,7 @@ def alerts(
 ) -> None:
     """Turn one column of scores into a queue: alerts, their precision, what is missed and what may be closed.
 
-    Writes alerts.parquet (id, probability, rank, decision), calibrator.safetensors and results.json.
+    Writes alerts.parquet (id, probability, rank, decision), calibrator.safetensors, report.html and results.json.
 
     Exit code 0: the labels carry the intervals. 1: they contradict the stated draw. 2: bad input. 3: they carry estimates only.
 
@@ -123,7 +123,12 @@ def _show(result: Alerts, out: Path) -> None:
                 console.print(f"* {one.name}: scores have changed; {one.drift}", style="dim")
         console.print()
     files = ", ".join(
-        ["alerts.parquet", *["calibrator.safetensors"] * (result.calibration is not None), "results.json"]
+        [
+            "alerts.parquet",
+            *["calibrator.safetensors"] * (result.calibration is not None),
+            "report.html",
+            "results.json",
+        ]
     )
     print_summary(console, [*rest, ("Saved", f"{out}/ ({files})")])
 
