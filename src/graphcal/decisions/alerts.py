@@ -249,7 +249,7 @@ class LabelSample:
             recall = float(found[j] / total) if total > 0 else 0.0
             p = _clipped(precision, None if among is None else (among[0][j] / max(n, 1), among[1][j] / max(n, 1)))
             r = _clipped(recall, None if share is None else (share[0][j], share[1][j]))
-            missed = float(left[j]) if r.value in (recall, 1.0) and r.value < 1 else total * (1 - r.value)
+            missed = total * (1 - r.value)
             cost = None if cost_alert is None or cost_miss is None else float(cost_alert * n + cost_miss * missed)
             table.append(AlertThreshold(float(self.prob[end[j] - 1]), int(n), p, r, missed, cost))
         return table

@@ -70,7 +70,7 @@ def _score_column(table: pa.Table, path: str | Path) -> str:
         raise ValueError(
             f"{path}: {several}. Name it with --score; numbers are in {', '.join(numbers) or 'no column'}."
         )
-    return fits[0]
+    return str(fits[0])
 
 
 def _classes(table: pa.Table, label: str, positive: str, path: str | Path) -> tuple[str, str]:
