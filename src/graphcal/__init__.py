@@ -24,6 +24,7 @@ _WHERE = {
     "SCAR": "methods",
     "Study": "study",
     "TemperatureScaling": "methods",
+    "alerts": "alert_table",
     "calibrate": "tables.calibration",
     "decide": "decisions",
     "evaluate": "metrics",

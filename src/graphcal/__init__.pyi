@@ -8,6 +8,7 @@ from graphcal import methods as methods
 from graphcal import metrics as metrics
 from graphcal import plots as plots
 from graphcal._example import example as example
+from graphcal.alert_table import alerts as alerts
 from graphcal.core import Calibration as Calibration
 from graphcal.core import FinalLayer as FinalLayer
 from graphcal.core import Outputs as Outputs

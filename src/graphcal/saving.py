@@ -25,16 +25,17 @@ from contextlib import suppress
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data
 
 from graphcal import __version__
 from graphcal.core import Calibration, Outputs
 from graphcal.files import WORKING, check_memory, tensor_checksum, write_atomically
-from graphcal.serving import CalibratedModel
+
+if TYPE_CHECKING:
+    from graphcal.serving import CalibratedModel
 
 FORMAT = 4
 PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn")  # numbers depend on them
@@ -119,8 +120,11 @@ def save(
     from safetensors.torch import save as to_bytes
 
     model: CalibratedModel | None = None
-    if isinstance(calibration, CalibratedModel):
-        model, calibration = calibration, calibration.calibration
+    if not isinstance(calibration, Calibration):
+        from graphcal.serving import CalibratedModel  # imports PyG
+
+        if isinstance(calibration, CalibratedModel):
+            model, calibration = calibration, calibration.calibration
     if not isinstance(calibration, Calibration):
         raise ValueError(
             f"save takes a fitted calibration or a CalibratedModel; got {type(calibration).__name__}. A recipe is fitted "
@@ -232,6 +236,8 @@ def restore(path: str | os.PathLike[str], model: nn.Module | None = None) -> Any
         model.load_state_dict(_part(tensors, MODEL))
     except RuntimeError as error:
         raise ValueError(f"{path} does not fit {type(model).__name__}: {error}") from None
+    from graphcal.serving import CalibratedModel
+
     settings = {name: description[name] for name in CalibratedModel.SETTINGS if name in description}
     given = _part(tensors, SERVED)
     if not set(given) <= set(CalibratedModel.TENSORS):
@@ -426,6 +432,8 @@ def trial(calibration: Calibration, path: Path) -> None:
     """Apply a restored calibration to three nodes: tensors of a wrong shape are found now, not at the first customer."""
     if calibration.needs.whole_graph or calibration.num_classes is None:
         return
+    from torch_geometric.data import Data
+
     classes = calibration.num_classes
     check_memory(path, 3 * classes * WORKING, f"three nodes of {classes:,} classes")
     try:

@@ -63,6 +63,17 @@ def most_errors(e: Array, K: Array, k: Array, risk: float) -> Array:
     return np.asarray(low)
 
 
+def fewest_errors(e: Array, K: Array, k: Array, risk: float) -> Array:
+    """The smallest number of wrong nodes among K that e wrong of k drawn ones do not contradict at level ``risk``."""
+    e, K, k = np.broadcast_arrays(*(np.asarray(v, dtype=np.int64) for v in (e, K, k)))
+    low, high = e.copy(), K - (k - e)
+    while (low < high).any():
+        middle = (low + high) // 2
+        plausible = (e == 0) | (1 - hypergeometric_cdf(np.maximum(e - 1, 0), K, middle, k) > risk)
+        low, high = np.where(plausible, low, middle + 1), np.where(plausible, middle, high)
+    return np.asarray(low)
+
+
 def error_count_interval(e: int, K: int, k: int, certainty: float) -> tuple[int, int]:
     """Two-sided interval of the number of wrong nodes among K of which k were drawn, e of them wrong."""
     risk = (1 - certainty) / 2

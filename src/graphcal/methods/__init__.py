@@ -14,6 +14,7 @@ from graphcal.methods.matrix_scaling import MatrixScaling
 from graphcal.methods.none import Uncalibrated
 from graphcal.methods.order_invariant import OrderInvariant
 from graphcal.methods.platt import Platt
+from graphcal.methods.positive_curves import LogOddsCurve
 from graphcal.methods.rbs import RatioBinnedScaling
 from graphcal.methods.scar import SCAR
 from graphcal.methods.spline import Spline
@@ -33,6 +34,7 @@ __all__ = [
     "Isotonic",
     "KeptGraphScaling",
     "KeptIsotonic",
+    "LogOddsCurve",
     "MatrixScaling",
     "OrderInvariant",
     "Platt",

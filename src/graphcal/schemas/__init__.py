@@ -3,6 +3,7 @@
     results.schema.json     results.json of `graphcal calibrate` and `graphcal run`
     decision.schema.json    the decision of `graphcal decide`
     score.schema.json       _score.json of `graphcal score`
+    alerts.schema.json      results.json of `graphcal alerts`
 
 The validator understands the keywords these files use: type, properties, required, additionalProperties, items, minItems,
 maxItems, minimum, maximum, anyOf and $ref. ``title`` describes the value in an error message.
@@ -29,7 +30,7 @@ TITLES = {"object": "an object", "array": "a list", "string": "text", "number": 
 
 @cache
 def schema(name: str) -> dict[str, Any]:
-    """The schema of a file: "results", "decision" or "score"."""
+    """The schema of a file: "results", "decision", "score" or "alerts"."""
     text = (files("graphcal.schemas") / f"{name}.schema.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
 

@@ -1,4 +1,4 @@
-"""Two-class tables: the calibrator that ``auto`` takes, and notes on probabilities that are shifted as a whole.
+"""Two-class tables: the calibrator that ``auto`` and `graphcal alerts` take, and notes on probabilities shifted as a whole.
 
 A model trained with class weights, or on resampled rows, gives p'(c|x) ∝ w_c p(c|x): all log-odds are moved by log(w_1 / w_0). A
 calibrator that keeps predictions cannot undo this, because no probability crosses 50 %. Labels of fitting rows only are read.
@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import nll_loss
 
-from graphcal.core import Outputs
+from graphcal.core import Calibration, Outputs
 from graphcal.graphs import class_name
 from graphcal.methods import CALIBRATORS
 from graphcal.methods.platt import fit_sigmoid
+from graphcal.methods.positive_curves import CURVES, apply_curve, fit_curve
 from graphcal.methods.solvers.node_order import kfold
 from graphcal.methods.solvers.scaling import log_odds
 from graphcal.study import Study, held_out
@@ -95,3 +99,104 @@ def shift_of(logits: Tensor, positive: Tensor) -> tuple[float, float] | None:
         return None
     slope, bias = fit_sigmoid(log_odds(logits.double())[:, 1], positive).tolist()
     return (float(probs.mean()), math.exp(-bias / slope)) if SLOPES[0] <= slope <= SLOPES[1] else None
+
+
+# One column of scores
+
+
+@dataclass(frozen=True, eq=False)
+class CurveChoice:
+    """The calibration of a positive class with the lowest cross-validated NLL."""
+
+    name: str
+    nll: Mapping[str, float]  # held out, of each candidate
+    class_weight: float | None  # that explains the mean score against the label rate; None where no shift does
+    calibration: Calibration | None = field(repr=False)  # None: the scores as they are, or a candidate of the caller
+
+    def reason(self) -> str:
+        """The choice and its reason in one line."""
+        others = sorted((value, name) for name, value in self.nll.items() if name != self.name)
+        beside = ", ".join(f"{TITLES.get(name, name)} {value:.4f}" for value, name in others[:3])
+        text = f"{TITLES.get(self.name, self.name)}, lowest cross-validated loss ({self.nll[self.name]:.4f}; {beside})"
+        if self.class_weight is None:
+            return text
+        undone = "undone" if self.name != "none" else "looks like"
+        return f"{text}; scores as if trained with a class weight of {self.class_weight:.2g}, {undone}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"method": self.name, "nll": dict(self.nll), "class_weight": self.class_weight, "reason": self.reason()}
+
+
+TITLES = {"none": "scores as given", "shift": "class weights undone", "platt": "Platt scaling", "beta": "beta calibration",
+          "quadratic": "quadratic logistic", "isotonic": "isotonic regression"}  # fmt: skip
+
+
+def curve_folds(count: int) -> list[np.ndarray]:
+    """Rows of each fold of the cross-validation."""
+    return [fold.numpy() for fold in kfold(count, FOLDS, torch.Generator().manual_seed(0))]
+
+
+def choose_curve(
+    odds: np.ndarray,
+    positive: np.ndarray,
+    weight: np.ndarray,
+    span: tuple[float, float],
+    probabilities: bool = True,
+    others: Mapping[str, np.ndarray] | None = None,
+) -> CurveChoice:
+    """Choose a monotone curve for log-odds (n,) of labelled rows by cross-validated NLL.
+
+    Parameters
+    ----------
+    odds, positive, weight : (n,)
+        Log-odds as given, labels, and 1 / inclusion probability.
+    span : (low, high)
+        Range of the scores of all rows; a curve that falls somewhere in it is left out.
+    probabilities : bool
+        Whether the scores are probabilities, so that they may be right as they are.
+    others : mapping, optional
+        Held-out probabilities (n,) of further candidates, by the folds of `curve_folds`.
+    """
+    few = min(int(positive.sum()), int((~positive).sum())) < FOLDS or len(odds) < FEWEST
+    names = ["shift"] if few else [name for name in CURVES if name != "isotonic" or np.abs(odds).max() < 30]
+    if not probabilities:
+        names = [name for name in names if name not in ("shift", "beta")] or ["platt"]
+    held = {"none": apply_curve(None, odds)} if probabilities and not few else {}
+    folds = curve_folds(len(odds))
+    for name in names:
+        probs = np.empty(len(odds))
+        for fold in folds:
+            rest = np.setdiff1d(np.arange(len(odds)), fold)
+            curve = fit_curve(name, odds[rest], positive[rest], weight[rest], span)
+            if curve is None:
+                break
+            probs[fold] = apply_curve(curve, odds[fold])
+        else:
+            held[name] = probs
+    held |= dict(others or {})
+    nll = {name: weighted_nll(probs, positive, weight) for name, probs in held.items()}
+    fitted = {name: fit_curve(name, odds, positive, weight, span) for name in names if name in nll}
+    nll = {name: value for name, value in nll.items() if fitted.get(name, True) is not None}
+    if not nll or fitted.get("platt", True) is None or ("platt" in names and "platt" not in held):
+        raise ValueError("Higher scores do not go with more positive labels. Check --class, or the sign of the scores.")
+    best = min(nll, key=lambda name: nll[name])
+    logits = torch.from_numpy(np.column_stack([np.zeros_like(odds), odds]))
+    shift = shift_of(logits, torch.from_numpy(positive)) if probabilities and (weight == weight[0]).all() else None
+    undone = fitted.get("shift")
+    class_weight = None if shift is None or undone is None else math.exp(-float(undone.weights[0]))  # type: ignore[index]
+    return CurveChoice(best, nll, class_weight, fitted.get(best))
+
+
+def weighted_nll(probs: np.ndarray, positive: np.ndarray, weight: np.ndarray) -> float:
+    """Weighted mean of -log p of the label; probabilities below 1e-6 count as 1e-6."""
+    p = np.clip(np.where(positive, probs, 1 - probs), 1e-6, 1)
+    return float(np.average(-np.log(p), weights=weight))
+
+
+def average_precision(score: np.ndarray, positive: np.ndarray, weight: np.ndarray) -> float:
+    """Weighted average precision: mean, over positives, of the precision at their score."""
+    order = np.argsort(-score, kind="stable")
+    score, hit, w = score[order], positive[order] * weight[order], weight[order]
+    last = np.append(np.flatnonzero(np.diff(score)), len(score) - 1)  # equal scores are one step
+    hits, seen = np.cumsum(hit)[last], np.cumsum(w)[last]
+    return float((np.diff(hits, prepend=0.0) * hits / seen).sum() / max(float(hit.sum()), 1e-12))

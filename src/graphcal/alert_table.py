@@ -1,0 +1,754 @@
+"""From one score per row to a queue of alerts: the job of `graphcal alerts`.
+
+    scores, labels -> calibrated probabilities (tables.two_classes) -> sets of the highest rows (decisions.alerts) -> files
+
+Without edges every calibration keeps the order of the scores, so all labels may fit it and judge it. With edges, half of the
+labels choose and fit, and the other half judges: the order depends on the first half only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from graphcal import __version__
+from graphcal.core import Calibration
+from graphcal.decisions.alerts import (
+    AlertThreshold,
+    Closing,
+    Estimate,
+    LabelSample,
+    PrecisionPromise,
+    Window,
+    estimate_window,
+    percent,
+)
+from graphcal.files import sha256_of, write_atomically
+from graphcal.metrics.row_comparison import FEWEST, compare_rows
+from graphcal.tables.score_column import ScoreColumn
+from graphcal.tables.two_classes import CurveChoice, average_precision, choose_curve, curve_folds
+from graphcal.text import plural, summary_html, summary_text
+
+Array = NDArray[Any]
+SCHEMA = 1  # of results.json
+KINDS = ("probs", "logits", "scores")
+TARGETS = (0.9, 0.5)
+MATERIAL = 0.01  # fall of the average precision that is worth a warning
+DECISIONS = ("review", "close", "undecided", "labelled", "training")
+WINDOWS = ("auto", "day", "week", "month")
+UNITS = {"h": "h", "d": "D", "w": "W"}
+
+
+@dataclass(frozen=True)
+class LabelEvidence:
+    """Verdict on the labelled rows: can they carry intervals and promises about the others?"""
+
+    design: str  # "random draw", "known chances"
+    carries: bool
+    guarantee: bool  # the user stated the design, and nothing speaks against it
+    labels: int
+    positives: int
+    sentence: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Alerts:
+    """A queue of alerts with its thresholds, what may be closed, and how far the labels carry it.
+
+    >>> import numpy as np, graphcal as gc
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.beta(0.3, 6, 8000)
+    >>> y = np.where(np.arange(8000) < 2000, rng.random(8000) < p, -1)  # the first 2,000 rows are labelled
+    >>> queue = gc.alerts(p, y, kind="probs", capacity=200)
+    >>> queue.threshold.rows, queue.evidence.carries, int((queue.decision == "review").sum())
+    (200, True, 200)
+    """
+
+    positive: str  # name of the class
+    thresholds: tuple[AlertThreshold, ...]
+    threshold: AlertThreshold
+    closing: Closing
+    promises: tuple[PrecisionPromise, ...]
+    evidence: LabelEvidence
+    choice: CurveChoice
+    expected: float  # positives among unlabelled rows
+    average_precision: tuple[float, float]  # of the scores as given and after calibration, on labelled rows
+    notes: tuple[str, ...]
+    ids: Any = field(repr=False)  # (N,)
+    probability: Array = field(repr=False)  # (N,)
+    rank: Array = field(repr=False)  # (N,) 1 is the highest unlabelled row; 0 for labelled ones
+    decision: Array = field(repr=False)  # (N,) review, close, undecided, labelled or training
+    judged: Array = field(repr=False)  # (N,) labels that judge the calibration; -1 elsewhere
+    calibration: Calibration | None = field(repr=False, default=None)
+    windows: tuple[Window, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The chosen threshold in one sentence."""
+        c, name = self.threshold, self.positive
+        interval = (
+            "" if c.precision.low is None else f" ({percent(c.precision.low)} to {percent(c.precision.high or 0)} %)"
+        )
+        about = "" if self.evidence.carries else " This is an estimate."
+        return (
+            f"Sending the {c.rows:,} highest rows to review finds about {percent(c.recall.value)} % of {name}; "
+            f"{percent(c.precision.value)} % of them will be {name}{interval}.{about}"
+        )
+
+    @property
+    def summary(self) -> list[tuple[str, str]]:
+        """Headings and texts, the most useful first."""
+        return [
+            ("Alerts", self.sentence),
+            ("Close", self.closing_text()),
+            ("Promise", self.promise_text()),
+            ("Labels", self.evidence.sentence),
+            ("Method", self.choice.reason() + "."),
+            *(("Note", note) for note in self.notes),
+        ]
+
+    def closing_text(self) -> str:
+        """Rows that may be closed, or the labels that are missing."""
+        c, name = self.closing, self.positive
+        goal = f"at most {100 * c.max_missed:g} % of {name} lost, {100 * c.certainty:g} % certain"
+        if not self.evidence.carries:
+            return f"Nothing can be closed with certainty: the labels cannot carry it. {self._missing_text()}"
+        if c.rows:
+            return f"The {c.rows:,} lowest rows can be closed: {goal}. Expected among them: {plural(c.missed, 'row')} of {name}."
+        if c.labels_missing:
+            return (
+                f"Nothing can be closed yet ({goal}): this takes {c.positives_needed} labelled rows of {name}, there are "
+                f"{self.evidence.positives}. About {round_up(c.labels_missing):,} more random labels would bring them."
+            )
+        return f"Nothing can be closed ({goal}): {name} occurs among the lowest rows, too."
+
+    def promise_text(self) -> str:
+        """The promised precisions, or the labels that are missing."""
+        if not self.evidence.carries:
+            return "None: all figures are estimates from calibrated probabilities."
+        word = "Guaranteed" if self.evidence.guarantee else "If labels were drawn at random"
+        parts = []
+        for p in self.promises:
+            if p.rows:
+                parts.append(f"at least {100 * p.precision:g} % of the {p.rows:,} highest rows are {self.positive}")
+        missing = [
+            f"{p.labels_missing:,} more random labels near the top for {100 * p.precision:g} %"
+            for p in self.promises
+            if p.labels_missing
+        ]
+        text = "No target precision can be promised yet."
+        if parts:
+            text = f"{word}, {100 * self.closing.certainty:g} % certain: {'; '.join(parts)}."
+        return text + (f" Missing: {'; '.join(missing)}." if missing else "")
+
+    def _missing_text(self) -> str:
+        """Random labels that intervals at the chosen threshold would take."""
+        p = min(max(self.threshold.precision.value, 0.05), 0.95)
+        among = min(round_up(4 * p * (1 - p) / 0.01), self.threshold.rows)
+        of_all = round_up(self.closing.positives_needed * self.num_unlabelled / max(self.expected, 0.5))
+        return (
+            f"Label about {among:,} random rows of the {self.threshold.rows:,} highest for their precision to 10 points, and "
+            f"{min(of_all, self.num_unlabelled):,} random rows of all to close any."
+        )
+
+    @property
+    def num_unlabelled(self) -> int:
+        """Rows without a label, which are ranked."""
+        return int((self.rank > 0).sum())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of ``results.json``, see schemas/alerts.schema.json."""
+        before, after = self.average_precision
+        counts = {word: int((self.decision == word).sum()) for word in DECISIONS}
+        return {
+            "schema": SCHEMA,
+            "graphcal": __version__,
+            "positive": self.positive,
+            "sentence": self.sentence,
+            "threshold": self.threshold.to_dict(),
+            "thresholds": [one.to_dict() for one in self.thresholds],
+            "closing": self.closing.to_dict(),
+            "promises": [one.to_dict() for one in self.promises],
+            "evidence": self.evidence.to_dict(),
+            "calibration": self.choice.to_dict(),
+            "average_precision": {"before": before, "after": after},
+            "expected_positives": self.expected,
+            "rows": counts,
+            "windows": [one.to_dict() for one in self.windows],
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        return summary_text(self.summary)
+
+    def _repr_html_(self) -> str:
+        return summary_html(self.summary)
+
+    def table(self) -> pa.Table:
+        """The rows with probability, rank and decision."""
+        rank = pa.array(self.rank, mask=self.rank == 0)
+        return pa.table(
+            {
+                "id": self.ids,
+                "probability": self.probability,
+                "rank": rank,
+                "decision": pa.array(self.decision.tolist()),
+            }
+        )
+
+    def save(self, folder: str | Path) -> Path:
+        """Write alerts.parquet, calibrator.safetensors and report.html, then results.json; return the folder."""
+        from graphcal.reports.alerts_page import alerts_page
+        from graphcal.tables.writing import write_table
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        written = [write_table(folder / "alerts.parquet", iter([self.table()]))]
+        if self.calibration is not None:
+            from graphcal.saving import save
+
+            written.append(save(self.calibration, folder / "calibrator.safetensors"))
+        write_atomically(folder / "report.html", alerts_page(self))
+        record = {**self.to_dict(), "files": {file.name: sha256_of(file) for file in written}}
+        write_atomically(folder / "results.json", json.dumps(record, indent=1) + "\n")
+        return folder
+
+
+def alerts(
+    scores: Any,
+    y: Any,
+    *,
+    kind: str | None = None,
+    positive: str = "1",
+    negative: str = "0",
+    ids: Any = None,
+    edges: Any = None,
+    training: Any = None,
+    inclusion: Any = None,
+    reviewed_above: float | None = None,
+    random_share: float | None = None,
+    time: Any = None,
+    label_delay: str | float | None = None,
+    fit_until: str | float | None = None,
+    window: str = "auto",
+    capacity: int | None = None,
+    cost_alert: float | None = None,
+    cost_miss: float | None = None,
+    precisions: Sequence[float] = TARGETS,
+    max_missed: float = 0.05,
+    certainty: float = 0.95,
+    class_weight: float | None = None,
+    random_draw: bool = False,
+    seed: int = 0,
+) -> Alerts:
+    """Turn one score per row into a queue of alerts with honest precision and recall.
+
+    Parameters
+    ----------
+    scores : (N,)
+        Probability of the positive class, log-odds, or any score that grows with it.
+    y : (N,)
+        1, 0, or -1 (or NaN) where no label is known.
+    kind : "probs", "logits" or "scores", optional
+        What the scores are; inferred from their range with a note.
+    positive, negative : str
+        Names of the classes 1 and 0, for sentences and files.
+    edges : (2, E), optional
+        Row numbers of neighbours; makes graph scaling a candidate.
+    training : (N,) bool, optional
+        Rows that trained the model: they are neither sent nor used.
+    inclusion : (N,), optional
+        Known probability with which each row was drawn for labelling.
+    reviewed_above, random_share : float, optional
+        The labelling policy "all rows with a score above this, and this share of the others at random".
+    time, label_delay, fit_until
+        Times (N,); rows younger than the delay ("30d"), or later than ``fit_until``, count as unlabelled.
+    window : "auto", "day", "week" or "month"
+        Calendar windows of the estimates over time.
+    capacity : int, optional
+        Number of rows that can be reviewed.
+    cost_alert, cost_miss : float, optional
+        Cost of reviewing a row and of missing a positive one.
+    precisions : sequence of float
+        Target precisions that are marked and promised where the labels allow it.
+    max_missed : float
+        Share of the positives that may be lost by closing rows.
+    class_weight : float, optional
+        Weight of the positive class in training (or how many times negatives were thinned); it is undone.
+    random_draw : bool
+        State that the labelled rows are a random sample. Required for a guarantee.
+
+    Returns
+    -------
+    Alerts
+
+    >>> import numpy as np, graphcal as gc
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.beta(0.3, 6, 8000)
+    >>> y = np.where(np.arange(8000) < 2000, rng.random(8000) < p, -1)
+    >>> gc.alerts(p, y, capacity=200).threshold.precision.text()
+    '32 % (20 to 49)'
+    """
+    values, labels = np.asarray(scores, dtype=np.float64).reshape(-1), as_labels(y)
+    if len(labels) != len(values):
+        raise ValueError(f"y must have shape ({len(values)},) to match the scores, got ({len(labels)},)")
+    notes: list[str] = []
+    odds, kind, remarks = log_odds_of(values, kind)
+    notes += remarks
+    if class_weight is not None:
+        odds = odds - np.log(class_weight)
+    young, remarks = too_young(time, label_delay, fit_until, labels)
+    notes += remarks
+    trained = np.zeros(len(values), bool) if training is None else np.asarray(training, dtype=bool)
+    labels = np.where(young | trained, -1, labels)
+    chance = inclusion_of(values, labels, young, trained, inclusion, reviewed_above, random_share)
+    labelled, hit = labels >= 0, labels == 1
+    if not hit.any():
+        raise ValueError(
+            f"No row is labelled {positive}: its share cannot be estimated. Label some rows of {positive}."
+        )
+    times = None if time is None else np.asarray(time)
+    usable = ~trained
+    evidence = judge_labels(
+        odds[usable], labels[usable], None if chance is None else chance[usable], young[usable],
+        None if times is None else times[usable], positive, random_draw,
+    )  # fmt: skip
+    weight = np.ones(len(odds)) if chance is None else 1 / chance
+    span = (float(odds.min()), float(odds.max()) + 1e-9)
+
+    if edges is None:
+        fit_rows, judging = labelled, labelled
+        choice = choose_curve(odds[labelled], hit[labelled], weight[labelled], span, kind == "probs")
+        prob, ranking, calibration = positive_probability(choice.calibration, odds), odds, choice.calibration
+    else:
+        rng = np.random.default_rng(seed)
+        rows = rng.permutation(np.flatnonzero(labelled))
+        fit_rows = np.zeros(len(odds), bool)
+        fit_rows[rows[: len(rows) // 2]] = True
+        judging = labelled & ~fit_rows
+        choice, prob, ranking, calibration = with_graph(odds, labels, fit_rows, weight, span, kind, edges)
+    calibration = _described(calibration, class_weight, kind, (negative, positive), fit_rows)
+    before = average_precision(odds[judging], hit[judging], weight[judging])
+    after = average_precision(ranking[judging], hit[judging], weight[judging])
+    if after < before - MATERIAL:
+        notes.append(f"Ranking got worse: average precision {before:.3f} before and {after:.3f} after calibration.")
+    elif after > before + MATERIAL:
+        notes.append(f"Ranking got better: average precision {before:.3f} before and {after:.3f} after calibration.")
+
+    pool = np.flatnonzero((judging | ~labelled) & ~trained)
+    sample = LabelSample(
+        ranking[pool], prob[pool], judging[pool], hit[pool], None if chance is None else chance[pool], certainty, seed
+    )
+    if not sample.num_unlabelled:
+        raise ValueError(
+            "Every row has a label: there is nothing to send. Add the rows to be reviewed, without a label."
+        )
+    table, threshold = threshold_table(sample, evidence.carries, capacity, cost_alert, cost_miss, precisions)
+    closing = sample.closing(max_missed, evidence.carries)
+    promises = tuple(sample.promised_precision(p) for p in precisions) if evidence.carries else ()
+    queue = pool[sample.order[sample.unlabelled_at]]  # highest first
+    rank = np.zeros(len(odds), np.int64)
+    rank[queue] = np.arange(1, len(queue) + 1)
+    decision = np.full(len(odds), "labelled", dtype=object)
+    decision[trained] = "training"
+    decision[queue] = "undecided"
+    decision[queue[len(queue) - closing.rows :]] = "close"
+    decision[queue[: threshold.rows]] = "review"
+    total = float(sample.expected(np.array([0]), np.array([len(sample.prob)]))[0])
+    return Alerts(
+        positive, tuple(table), threshold, closing, promises, evidence, choice, total, (before, after), tuple(notes),
+        pa.array(np.arange(len(odds))) if ids is None else ids, prob, rank, decision,
+        np.where(judging, labels, -1), calibration,
+        windows_of(sample, pool, rank, odds, time, young, window, threshold, evidence.carries, positive),
+    )  # fmt: skip
+
+
+def windows_of(
+    sample: LabelSample,
+    pool: Array,
+    rank: Array,
+    odds: Array,
+    time: Any,
+    young: Array,
+    window: str,
+    threshold: AlertThreshold,
+    intervals: bool,
+    positive: str,
+) -> tuple[Window, ...]:
+    """Estimates for each calendar window of the unlabelled rows; empty without times."""
+    if time is None:
+        return ()
+    names = window_names(np.asarray(time), window)
+    prob = np.zeros(len(odds))
+    prob[pool[sample.order]] = sample.prob
+    end = np.array([len(sample.prob)])
+    counts = sample.positives_between(np.array([0]), end, 1 - sample.certainty) if intervals else None
+    value = float(sample.expected(np.array([0]), end, intervals)[0])
+    total = Estimate(value) if counts is None else Estimate(value, float(counts[0][0]), float(counts[1][0]))
+    queue, sent = rank > 0, (rank > 0) & (rank <= threshold.rows)
+    model = (float(prob[sent].mean()), float(prob[queue].sum()))
+    raw = {f"probability of {positive}": 1 / (1 + np.exp(-np.clip(odds, -30, 30)))}
+    result = []
+    for name in np.unique(names[queue]):
+        inside, drift = queue & (names == name), ""
+        older = ~young & (names != name)
+        if min(int(inside.sum()), int(older.sum())) >= FEWEST:
+            comparison = compare_rows(
+                {key: column[inside] for key, column in raw.items()},
+                {key: column[older] for key, column in raw.items()},
+                most=(1000, 2000), draws=399,
+            )  # fmt: skip
+            drift = comparison.text("the window", "the fitting period") if comparison.differ else ""
+        result.append(
+            estimate_window(str(name), prob[inside], sent[inside], threshold, total, model, 1 - sample.certainty, drift)
+        )
+    return tuple(result)
+
+
+def window_names(times: Array, window: str = "auto") -> Array:
+    """(N,) name of the day, week or month of each time; ten ranges of equal width for times that are numbers.
+
+    >>> window_names(np.array(["2026-03-04", "2026-03-09"], dtype="datetime64[D]"), "week").tolist()
+    ['2026-03-02', '2026-03-09']
+    """
+    if window not in WINDOWS:
+        raise ValueError(f"window must be one of {', '.join(WINDOWS)}; got {window!r}.")
+    if not np.issubdtype(times.dtype, np.datetime64):
+        ends = np.linspace(float(times.min()), float(times.max()), 11)
+        at = np.clip(np.searchsorted(ends, times.astype(np.float64), side="right") - 1, 0, 9)
+        return np.array([f"{a:.5g} to {b:.5g}" for a, b in pairwise(ends)])[at]
+    days = times.astype("datetime64[D]")
+    if window == "auto":
+        span = int((days.max() - days.min()).astype(int)) + 1
+        window = "day" if span <= 14 else "week" if span <= 100 else "month"
+    if window == "month":
+        return days.astype("datetime64[M]").astype(str)
+    if window == "week":  # starts on Monday
+        days = days - (days.astype(np.int64) + 3) % 7
+    return days.astype(str)
+
+
+def alerts_of_table(
+    path: str | Path,
+    column: ScoreColumn,
+    id_: str = "",
+    label: str = "",
+    labels: str | Path | None = None,
+    edges: str | Path | None = None,
+    time: str = "",
+    inclusion: str = "",
+    **options: Any,
+) -> Alerts:
+    """Read a table that `graphcal.tables.score_column.look` has seen, and call `alerts`; roles are names of columns."""
+    from dataclasses import replace
+
+    from graphcal.tables.edges import read_edges
+    from graphcal.tables.reading import read_table
+
+    columns = {"scores": column.column} | ({"id": id_} if id_ else {}) | ({"label": label} if label else {})
+    kind = {"scores": "logits"}.get(column.kind or "", column.kind)
+    table = read_table(path, kind, "binary", column.classes, labels, columns)
+    y, notes = table.labels.numpy(), list(column.notes) + list(table.notes)
+    training = None if table.split is None else table.split.train
+    if training is not None and training.any():
+        notes.append(f"{int(training.sum()):,} training rows are neither sent nor used")
+    logits = table.logits.double()
+    values = np.asarray((logits[:, 1] - logits[:, 0]).numpy())
+    kind = column.kind or table.kind.name
+    if kind != "logits" and kind != "scores":
+        values = 1 / (1 + np.exp(-values))
+    chance = None if not inclusion else table.column(inclusion).to_numpy().astype(np.float64)
+    edge_index = None if edges is None else read_edges(edges, table.ids, {})
+    result = alerts(
+        values, y, kind="probs" if kind in ("probs", "log-probs") else kind, positive=column.classes[1],
+        negative=column.classes[0], ids=table.ids, edges=edge_index, training=training, inclusion=chance,
+        time=table.times(time) if time else None, **options,
+    )  # fmt: skip
+    sentences = tuple(f"{note[0].upper()}{note[1:].rstrip('.')}." for note in notes)
+    return replace(result, notes=(*sentences, *result.notes))
+
+
+# Input
+
+
+def as_labels(y: Any) -> Array:
+    """(N,) 1, 0 and -1 for no label, from numbers, booleans or missing values."""
+    values = np.asarray(
+        [np.nan if v is None else v for v in y] if np.asarray(y).dtype == object else y, dtype=np.float64
+    )
+    values = np.where(np.isnan(values), -1, values).reshape(-1)
+    strange = ~np.isin(values, (-1, 0, 1))
+    if strange.any():
+        raise ValueError(f"y must be 1, 0, or -1 for no label; got {values[strange][0]:g}.")
+    return values.astype(np.int64)
+
+
+def log_odds_of(values: Array, kind: str | None) -> tuple[Array, str, list[str]]:
+    """Scores as log-odds, their kind, and a note where it was inferred."""
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f"{int((~np.isfinite(values)).sum()):,} scores are missing or infinite. Fill them or leave the rows out."
+        )
+    if len(values) == 0 or values.min() == values.max():
+        raise ValueError("All scores are equal: there is nothing to rank.")
+    notes = []
+    if kind is None:
+        kind = "probs" if values.min() >= 0 and values.max() <= 1 else "logits" if values.min() < 0 else "scores"
+        words = {"probs": "probabilities", "logits": "log-odds", "scores": "scores of any scale"}[kind]
+        notes.append(f"Scores from {values.min():.3g} to {values.max():.3g} are taken as {words}.")
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
+    if kind != "probs":
+        return values, kind, notes
+    if values.min() < 0 or values.max() > 1:
+        raise ValueError(f"Probabilities must lie in 0..1; got {values.min():.3g} to {values.max():.3g}.")
+    clipped = np.clip(values, 1e-12, 1 - 1e-12)
+    return np.log(clipped) - np.log1p(-clipped), kind, notes
+
+
+def too_young(
+    time: Any, delay: str | float | None, until: str | float | None, labels: Array
+) -> tuple[Array, list[str]]:
+    """(N,) bool: rows whose labels do not count yet, and a note."""
+    young = np.zeros(len(labels), bool)
+    if delay is None and until is None:
+        return young, []
+    if time is None:
+        raise ValueError(
+            "A label delay or a last day of fitting needs the times of the rows. Pass the column of times."
+        )
+    times = np.asarray(time)
+    dates = np.issubdtype(times.dtype, np.datetime64)
+    if delay is not None:
+        young |= times > times.max() - (duration(str(delay)) if dates else float(delay))
+    if until is not None:
+        if dates:
+            last = np.datetime64(str(until))
+            young |= times >= last + np.timedelta64(1, "D") if len(str(until)) == 10 else times > last
+        else:
+            young |= times > float(until)
+    count = int((young & (labels >= 0)).sum())
+    note = f"{plural(int(young.sum()), 'row')} too recent for a label count as unlabelled"
+    return young, [note + (f", also {count:,} that have one." if count else ".")]
+
+
+def duration(text: str) -> np.timedelta64:
+    """A time span from "30d", "2w" or "12h".
+
+    >>> duration("30d")
+    np.timedelta64(30,'D')
+    """
+    match = re.fullmatch(r"\s*(\d+)\s*([hdw])\w*\s*", text, re.IGNORECASE)
+    if match is None:
+        raise ValueError(f"Cannot read the time span {text!r}. Write it as 30d, 2w or 12h.")
+    return np.timedelta64(int(match[1]), UNITS[match[2].lower()])  # type: ignore[call-overload, no-any-return]
+
+
+def inclusion_of(
+    values: Array, labels: Array, young: Array, trained: Array, inclusion: Any, above: float | None, share: float | None
+) -> Array | None:
+    """Known probability (N,) with which each row was labelled; None for a simple random sample."""
+    if (above is None) != (share is None):
+        raise ValueError("A labelling policy needs both parts: reviewed_above and random_share.")
+    if inclusion is not None and above is not None:
+        raise ValueError("Pass the inclusion probabilities or a labelling policy, not both.")
+    if above is not None and share is not None:
+        if not 0 < share <= 1:
+            raise ValueError(f"random_share must lie in 0..1, got {share:g}.")
+        chance = np.where(values > above, 1.0, share)
+        open_ = int(((values > above) & (labels < 0) & ~young & ~trained).sum())
+        if open_:
+            raise ValueError(
+                f"The policy says that every row with a score above {above:g} is labelled, but {open_:,} are not. Pass "
+                "inclusion probabilities, or the policy as it was followed."
+            )
+        return chance
+    if inclusion is None:
+        return None
+    chance = np.asarray(inclusion, dtype=np.float64).reshape(-1)
+    if chance.shape != values.shape or not ((chance > 0) & (chance <= 1)).all():
+        raise ValueError("Inclusion probabilities must be one number above 0 and at most 1 for each row.")
+    mature = float((~young).mean())
+    return chance if mature == 1 else np.where(chance >= 1, 1 - 1e-9, chance) * mature
+
+
+# Labels
+
+
+def judge_labels(
+    odds: Array, labels: Array, chance: Array | None, young: Array, time: Array | None, positive: str, random_draw: bool
+) -> LabelEvidence:
+    """Compare labelled rows with what the stated design, or a random draw, would have drawn."""
+    labelled, design = labels >= 0, "random draw" if chance is None else "known chances"
+    count, hits = int(labelled.sum()), int((labels == 1).sum())
+    have = f"{plural(count, 'label')}, {hits:,} of {positive}"
+
+    def evidence(carries: bool, text: str) -> LabelEvidence:
+        stated = carries and (random_draw or chance is not None)
+        return LabelEvidence(design, carries, stated, count, hits, f"{text} ({have}).")
+
+    if count < FEWEST:
+        return evidence(False, f"Fewer than {FEWEST} labels cannot carry a promise")
+    columns: dict[str, Array] = {f"probability of {positive}": 1 / (1 + np.exp(-np.clip(odds, -30, 30)))}
+    groups = []
+    frame = ~young if chance is None else ~young & (chance < 1)
+    if time is not None:
+        groups.append(("the others", frame & ~labelled, {**columns, "time": np.asarray(time)}))
+    groups.append(("the others", frame & ~labelled, columns))
+    groups.append(("recent rows", young, columns))
+    for name, others, covariates in groups:
+        first = labelled if name == "recent rows" and chance is None else labelled & frame
+        if others.sum() < FEWEST or first.sum() < FEWEST:
+            continue
+        inclusion = None if chance is None or name == "recent rows" else (chance[first], chance[others])
+        if name == "recent rows" and chance is not None:  # compared with all older rows, whatever their chance
+            first = ~young
+        comparison = compare_rows(
+            {key: column[first] for key, column in covariates.items()},
+            {key: column[others] for key, column in covariates.items()},
+            inclusion=inclusion,
+        )
+        if comparison.differ:
+            what = "The labels cannot carry a promise: labelled rows are not a random draw"
+            if chance is not None:
+                what = "The labels cannot carry a promise: they were not drawn with the stated chances"
+            if name == "recent rows":
+                what = "The labels cannot carry a promise about recent rows, which have changed"
+            return evidence(
+                False, f"{what}; {comparison.text('labelled rows' if name != 'recent rows' else 'older rows', name)}"
+            )
+    if young.any():
+        have += "; for recent rows it also takes that they are like the older ones, and their scores are"
+    if chance is not None:
+        return evidence(True, "The labels can carry a promise: they look as drawn with the stated chances")
+    if random_draw:
+        return evidence(True, "The labels can carry a promise: stated as a random draw, and they look like one")
+    return evidence(
+        True, "The labels can carry a promise if they were drawn at random: no difference to other rows is seen"
+    )
+
+
+# Calibration
+
+
+def positive_probability(calibration: Calibration | None, odds: Array) -> Array:
+    """(N,) calibrated probabilities."""
+    from graphcal.methods.positive_curves import apply_curve
+
+    return apply_curve(calibration, odds)
+
+
+def with_graph(
+    odds: Array, labels: Array, fit_rows: Array, weight: Array, span: tuple[float, float], kind: str, edges: Any
+) -> tuple[CurveChoice, Array, Array, Calibration | None]:
+    """Compare graph scaling with the curves on the fitting rows: choice, probabilities, ranking and calibration."""
+    import torch
+    from torch_geometric.data import Data
+
+    from graphcal.core import Outputs
+    from graphcal.methods import CALIBRATORS
+    from graphcal.study import Study, held_out
+    from graphcal.tables.calibration import edges_of
+
+    on = torch.from_numpy(fit_rows)
+    y = torch.from_numpy(np.where(fit_rows, labels, -1))
+    centre, scale = (0.0, 1.0) if kind != "scores" else (float(odds.mean()), float(odds.std()))
+    u = torch.from_numpy((odds - centre) / scale).float()
+    out = Outputs(
+        torch.stack([-u / 2, u / 2], -1), Data(y=y, val_mask=on, edge_index=edges_of(edges), num_nodes=len(odds))
+    )
+    recipe = CALIBRATORS["graph-scaling"]()
+    folds = [torch.from_numpy(fold) for fold in curve_folds(int(fit_rows.sum()))]
+    held = held_out(out, recipe, on, folds).double().exp()[:, 1].numpy()
+    hit = labels[fit_rows] == 1
+    choice = choose_curve(odds[fit_rows], hit, weight[fit_rows], span, kind == "probs", {"graph-scaling": held})
+    if choice.name != "graph-scaling":
+        return choice, positive_probability(choice.calibration, odds), odds, choice.calibration
+    fitted = Study.of([out], {"graph-scaling": recipe}, on=on).fitted["graph-scaling"][0]
+    calibration, log_probs = fitted.calibration, fitted.log_probs.double()
+    ranking = (log_probs[:, 1] - log_probs[:, 0]).numpy()
+    return choice, log_probs[:, 1].exp().numpy(), ranking, calibration if kind != "scores" else None
+
+
+def _described(
+    calibration: Calibration | None, class_weight: float | None, kind: str, classes: Sequence[str], fit_rows: Array
+) -> Calibration | None:
+    """The calibration with what `graphcal score` needs to read other tables; None for graph scaling of prepared scores."""
+    from graphcal.methods.positive_curves import after_shift
+
+    if calibration is not None and calibration.needs.edges:
+        if class_weight is not None or kind == "scores":
+            return None
+    else:
+        calibration = after_shift(calibration, 0.0 if class_weight is None else -float(np.log(class_weight)))
+    calibration.fitted_on = {
+        **calibration.fitted_on,
+        "fitting_nodes": int(fit_rows.sum()),
+        "nodes": len(fit_rows),
+        "class_names": list(classes),
+        "table": {"kind": "probs" if kind == "probs" else "logits", "digits": None, "classes": list(classes)},
+    }
+    return calibration
+
+
+# The table
+
+
+def threshold_table(
+    sample: LabelSample,
+    intervals: bool,
+    capacity: int | None,
+    cost_alert: float | None,
+    cost_miss: float | None,
+    precisions: Sequence[float],
+) -> tuple[list[AlertThreshold], AlertThreshold]:
+    """Rows of the table, the marked ones among them, and the one that is worked with."""
+    n = sample.num_unlabelled
+    sizes = np.unique(np.concatenate([np.geomspace(1, n, 300), np.linspace(1, n, 300)]).astype(np.int64))
+    end = sample.ends(sizes)
+    positives = sample.expected(np.zeros_like(end), end, intervals)
+    left = sample.expected(end, np.full_like(end, len(sample.prob)), intervals)
+    marks: dict[int, list[str]] = {}
+    break_even = int(np.clip(round(float(positives[-1])), 1, n))
+    if capacity is not None:
+        marks.setdefault(min(capacity, n), []).append("capacity")
+    if cost_alert is not None and cost_miss is not None:
+        cheapest = int(sizes[(cost_alert * sizes + cost_miss * left).argmin()])
+        marks.setdefault(cheapest, []).append("lowest cost")
+    if not marks:
+        marks[break_even] = ["as many as expected"]
+    working_rows = next(iter(marks))
+    for precision in precisions:
+        reached = np.flatnonzero(positives >= precision * sizes)
+        if len(reached):
+            marks.setdefault(int(sizes[reached[-1]]), []).append(f"{100 * precision:g} % target")
+    far = min(n, max([*marks, 10 * break_even]))
+    plain = [digit * 10**power for power in range(1, 10) for digit in (1, 2, 5) if digit * 10**power <= far]
+    rows = sorted({*marks, *plain[-9:]})
+    table = [
+        AlertThreshold(**{**one.__dict__, "marks": tuple(marks.get(one.rows, ()))})
+        for one in sample.thresholds(rows, intervals, cost_alert, cost_miss)
+    ]
+    return table, next(one for one in table if one.rows == working_rows)
+
+
+def round_up(value: float) -> int:
+    """A count rounded up to two digits.
+
+    >>> round_up(1234), round_up(7.2)
+    (1300, 8)
+    """
+    unit = 10 ** max(0, len(str(int(value))) - 2)
+    return int(-(-value // unit) * unit)

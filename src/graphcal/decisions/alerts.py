@@ -1,0 +1,486 @@
+"""Precision and recall of the rows with the highest scores, from the labels of a few rows.
+
+Rows are ranked by a score that was fixed without the labels used here. The randomness is which rows were labelled; scores and
+true labels are fixed. Above the cut that leaves the N highest unlabelled rows, K rows of the pool lie, k labelled, e positive.
+
+Random labels.  e ~ Hypergeometric(K, E, k), so E has an exact interval and
+    precision = (E - e) / (K - k)                   of the unlabelled rows above the cut.
+The labelled positives are a random draw of all T positives, so with e_a of e above the cut, e_a ~ Hypergeometric(T, E_a, e) and
+    recall = (E_a - e_a) / (T - e)                  for every T in an interval at a tenth of the risk; the ends are the widest.
+
+Equal chances in groups.  Rows with the same inclusion probability π are a random draw of their group: an interval per group at a
+share of the risk, added. "Reviewed if score > t, plus 2 % at random" is such a design. Other known π >= 0.05, independent draws:
+    Π_i E[exp(-λ_i I_i)] = (1 - κ)^E   over the E positives, for   λ_i = -ln(1 - κ / π_i),      κ < min π
+so M(E) = exp(-T) / (1 - κ)^E, T = Σ λ_i over labelled positives, has mean 1 at the true E, and so has its average over several κ:
+E is at most the largest number with average M < 1/δ (Markov). With κ < 0 the same inequality bounds E from below.
+
+Closing.  Rows are closed from the lowest score up. "More than a share β of the positives is closed" is tested for growing sets,
+in this fixed order, until the first test fails (fixed-sequence testing, arXiv:2110.01052). Precision is promised in the same way
+from the highest score down.
+
+Estimates.  Mean calibrated probability of the unlabelled rows above the cut, plus the mean of y - p of the labelled rows above it
+(weighted by 1/π, shrunk where they are few), clipped into the interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import bdtr, bdtrik
+
+from graphcal.decisions.bounds import Array, fewest_errors, labels_needed, most_errors, realised_certified
+
+LEAST_INCLUSION = 0.05  # below a weighted bound says nothing
+MOST_GROUPS = 4  # of equal inclusion probability that are bounded one by one
+KAPPAS = (0.01, 0.03, 0.1, 0.3, 0.6, 0.9)  # shares of min π
+SHRINK = 20  # labels at which the correction of an estimate counts half
+STEPS = 100  # sets that a walk tests
+STARTS = (1.5, 4.0, 12.0)  # of the walk for precision: expected labels, in multiples of the smallest useful number
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate with the ends of its interval; None where the labels cannot carry an interval."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def to_dict(self) -> dict[str, float | None]:
+        return asdict(self)
+
+    def text(self) -> str:
+        """As percentages: "58 % (51 to 65)"."""
+        value = percent(self.value)
+        if self.low is None or self.high is None:
+            return f"{value} %"
+        return f"{value} % ({percent(self.low)} to {percent(self.high)})"
+
+
+def percent(share: float) -> str:
+    """A share in percent, with a digit more where it is small."""
+    digits = 0 if share == 0 or share >= 0.095 else 1 if share >= 0.001 else 2
+    return f"{100 * share:.{digits}f}"
+
+
+@dataclass(frozen=True)
+class AlertThreshold:
+    """The N highest unlabelled rows: precision, share of the positives found, positives missed, cost."""
+
+    threshold: float  # calibrated probability of the last row
+    rows: int
+    precision: Estimate
+    recall: Estimate
+    missed: float  # expected positives among the other unlabelled rows
+    cost: float | None = None
+    marks: tuple[str, ...] = ()  # why the row is shown: capacity, lowest cost, precision 50 %
+
+    def to_dict(self) -> dict[str, Any]:
+        inner = {"precision": self.precision.to_dict(), "recall": self.recall.to_dict(), "marks": list(self.marks)}
+        return {**asdict(self), **inner}
+
+
+@dataclass(frozen=True)
+class Closing:
+    """The largest set of rows with the lowest scores that loses at most a share of the positives."""
+
+    max_missed: float
+    certainty: float
+    rows: int  # 0 where nothing can be closed
+    missed: float  # expected positives among them
+    positives_needed: int  # labelled ones, without which nothing can be closed
+    labels_missing: int  # random labels that would bring them, about
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class PrecisionPromise:
+    """The largest number of rows with a promised precision; 0 rows where the labels do not show it."""
+
+    precision: float
+    certainty: float
+    rows: int
+    labels_missing: (
+        int  # random labels above the cut for a promise about the rows that are expected to qualify; 0 where kept
+    )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class LabelSample:
+    """A pool of ranked rows with labels of some, and the sets of its N highest unlabelled rows.
+
+    Parameters
+    ----------
+    score : (N,)
+        Ranking, fixed without the labels of this sample.
+    prob : (N,)
+        Calibrated probability of the positive class.
+    labelled, positive : (N,) bool
+        Which rows were drawn, and their labels; ``positive`` is read at ``labelled`` only.
+    inclusion : (N,), optional
+        Known probability with which each row was drawn. None for a simple random sample.
+    """
+
+    def __init__(
+        self,
+        score: Array,
+        prob: Array,
+        labelled: Array,
+        positive: Array,
+        inclusion: Array | None = None,
+        certainty: float = 0.95,
+        seed: int = 0,
+    ) -> None:
+        labelled, score = np.asarray(labelled, dtype=bool), np.asarray(score, dtype=np.float64)
+        inside = np.ones(len(score), bool)
+        if inclusion is not None and labelled[np.asarray(inclusion) >= 1].all():
+            inside = np.asarray(inclusion) < 1  # rows that are all labelled tell nothing about the others
+        rows = np.flatnonzero(inside)
+        ties = np.random.default_rng(seed).random(len(rows))  # no label decides between equal scores
+        self.order = rows[np.lexsort((ties, -score[rows]))]
+        self.certainty = certainty
+        self.prob = np.asarray(prob, dtype=np.float64)[self.order]
+        self.labelled = labelled[self.order]
+        self.positive = np.zeros(len(self.order), bool)
+        self.positive[self.labelled] = np.asarray(positive, dtype=bool)[self.order][self.labelled]
+        self.inclusion = None if inclusion is None else np.asarray(inclusion, dtype=np.float64)[self.order]
+        self.unlabelled_at = np.flatnonzero(~self.labelled)
+        values = np.zeros(1) if self.inclusion is None else np.unique(np.round(self.inclusion, 9))
+        self.grouped = len(values) <= MOST_GROUPS  # simple random draws within groups
+        self.group = (
+            np.zeros(len(self.order), np.int64)
+            if self.inclusion is None or not self.grouped
+            else np.searchsorted(values, np.round(self.inclusion, 9))
+        )
+        self.num_groups = len(values) if self.grouped else 1
+        weight = np.ones(len(self.order)) if self.inclusion is None else 1 / self.inclusion
+        self._sum_labelled = _sums(self.labelled)
+        self._sum_prob = _sums(np.where(self.labelled, 0.0, self.prob))
+        self._sum_weight = _sums(np.where(self.labelled, weight, 0.0))
+        self._sum_residual = _sums(np.where(self.labelled, weight * (self.positive - self.prob), 0.0))
+
+    @property
+    def num_unlabelled(self) -> int:
+        return len(self.unlabelled_at)
+
+    def ends(self, rows: Sequence[int] | Array) -> Array:
+        """Length of the ranked pool that holds the first ``rows`` unlabelled ones."""
+        rows = np.asarray(rows, dtype=np.int64)
+        return np.where(rows > 0, self.unlabelled_at[np.maximum(rows, 1) - 1] + 1, 0)
+
+    # Estimates
+
+    def expected(self, start: Array, end: Array, corrected: bool = True) -> Array:
+        """Expected positives among the unlabelled rows between two positions.
+
+        Probabilities, ``corrected`` by the mean of y - p of the k labelled rows there, which counts k / (k + 20).
+        """
+        rows = (end - start) - (self._sum_labelled[end] - self._sum_labelled[start])
+        weight = self._sum_weight[end] - self._sum_weight[start]
+        k = self._sum_labelled[end] - self._sum_labelled[start]
+        residual = (self._sum_residual[end] - self._sum_residual[start]) / np.maximum(weight, 1e-12)
+        correction = np.where(weight > 0, residual * k / (k + SHRINK), 0.0) * corrected
+        total = self._sum_prob[end] - self._sum_prob[start] + rows * correction
+        return np.asarray(np.clip(total, 0, rows))
+
+    # Intervals of numbers of positives among unlabelled rows
+
+    def positives_between(self, start: Array, end: Array, risk: float) -> tuple[Array, Array] | None:
+        """Interval (T,), (T,) at level 1 - ``risk``; None where an inclusion probability is too small to carry it."""
+        if self.grouped:
+            return self._by_group(start, end, risk)
+        return self._weighted(start, end, risk)
+
+    def _by_group(self, start: Array, end: Array, risk: float) -> tuple[Array, Array]:
+        low, high = np.zeros(len(end)), np.zeros(len(end))
+        for h in range(self.num_groups):
+            inside = self.group == h
+            K, k, e = (
+                (sums[end] - sums[start]).astype(np.int64)
+                for sums in map(_sums, (inside, inside & self.labelled, inside & self.positive))
+            )
+            level = risk / self.num_groups / 2
+            high += most_errors(e, K, k, level) - e
+            low += fewest_errors(e, K, k, level) - e
+        return low, high
+
+    def _weighted(self, start: Array, end: Array, risk: float) -> tuple[Array, Array] | None:
+        assert self.inclusion is not None
+        low, high = np.zeros(len(end)), np.zeros(len(end))
+        for j, (a, b) in enumerate(zip(start, end)):
+            pi = self.inclusion[a:b]
+            if not len(pi):
+                continue
+            if pi.min() < LEAST_INCLUSION:
+                return None
+            drawn, seen = pi[self.positive[a:b]], int(self.positive[a:b].sum())
+            most = int((~self.labelled[a:b]).sum())
+            high[j] = np.clip(most_positives(drawn, pi.min(), b - a, risk / 2) - seen, 0, most)
+            low[j] = np.clip(fewest_positives(drawn, pi.min(), b - a, risk / 2) - seen, 0, most)
+        return low, high
+
+    # Precision and recall
+
+    def thresholds(
+        self,
+        rows: Sequence[int],
+        intervals: bool = True,
+        cost_alert: float | None = None,
+        cost_miss: float | None = None,
+    ) -> list[AlertThreshold]:
+        """Precision, recall, missed positives and cost of the N highest unlabelled rows, for each N in ``rows``."""
+        count, end = np.asarray(rows, dtype=np.int64), self.ends(rows)
+        zero, last = np.zeros_like(end), np.full_like(end, len(self.prob))
+        above, left = self.expected(zero, end, intervals), self.expected(end, last, intervals)
+        risk = 1 - self.certainty
+        among = self.positives_between(zero, end, risk) if intervals else None
+        share = self.recall_interval(end, risk) if intervals else None
+        table = []
+        for j, n in enumerate(count):
+            precision, total = float(above[j] / max(n, 1)), float(above[j] + left[j])
+            recall = float(above[j] / total) if total > 0 else 0.0
+            p = _clipped(precision, None if among is None else (among[0][j] / max(n, 1), among[1][j] / max(n, 1)))
+            r = _clipped(recall, None if share is None else (share[0][j], share[1][j]))
+            missed = total * (1 - r.value)
+            cost = None if cost_alert is None or cost_miss is None else float(cost_alert * n + cost_miss * missed)
+            table.append(AlertThreshold(float(self.prob[end[j] - 1]), int(n), p, r, missed, cost))
+        return table
+
+    def recall_interval(self, end: Array, risk: float) -> tuple[Array, Array] | None:
+        """Interval of the share of unlabelled positives above each position."""
+        zero, last = np.zeros_like(end), np.full_like(end, len(self.prob))
+        if self.num_groups == 1 and self.grouped:
+            e, above = int(self.positive.sum()), _sums(self.positive)[end].astype(np.int64)
+            if e == 0:
+                return np.zeros(len(end)), np.ones(len(end))
+            low, high = np.ones(len(end)), np.zeros(len(end))
+            for total in self._totals(risk / 10):
+                most = most_errors(above, np.full_like(end, total), np.full_like(end, e), 0.45 * risk)
+                fewest = fewest_errors(above, np.full_like(end, total), np.full_like(end, e), 0.45 * risk)
+                low = np.minimum(low, (fewest - above) / (total - e))
+                high = np.maximum(high, (most - above) / (total - e))
+            return low, high
+        above, left = self.positives_between(zero, end, risk / 2), self.positives_between(end, last, risk / 2)
+        if above is None or left is None:
+            return None
+        low = above[0] / np.maximum(above[0] + left[1], 1e-12)
+        high = np.where(above[1] + left[0] > 0, above[1] / np.maximum(above[1] + left[0], 1e-12), 1.0)
+        return low, high
+
+    def _totals(self, risk: float) -> list[int]:
+        """Plausible numbers T of positives of the pool, labelled ones included: the least, a middle one and a large one."""
+        K, k, e = len(self.prob), int(self.labelled.sum()), int(self.positive.sum())
+        fewest = int(fewest_errors(np.array([e]), np.array([K]), np.array([k]), risk)[0])
+        middle = round(e * K / max(k, 1))
+        return sorted({max(fewest, e + 1), max(middle, e + 1), max(K, e + 1)})
+
+    # Promises
+
+    def promised_precision(self, precision: float) -> PrecisionPromise:
+        """The largest number of highest rows of which at least a share ``precision`` is positive, by a walk at fixed starts."""
+        risk = (1 - self.certainty) / len(STARTS)
+        needed = math.ceil(math.log(risk) / math.log(precision))  # labels above the cut, all positive
+        rate = self.labelled.sum() / max(len(self.prob), 1)
+        best = 0
+        for factor in STARTS if rate > 0 else ():
+            first = round(factor * needed / rate * (1 - rate))
+            if first >= self.num_unlabelled:
+                break
+            rows = np.unique(np.linspace(max(first, 1), self.num_unlabelled, STEPS).astype(np.int64))
+            best = max(best, walk(rows, lambda some: self._is_precise(some, precision, risk)))
+        missing = 0 if best else max(0, needed_above(1 - precision, self.certainty) - self._labels_where(precision))
+        return PrecisionPromise(precision, self.certainty, best, missing)
+
+    def _is_precise(self, rows: Array, precision: float, risk: float) -> Array:
+        """(T,) bool: at least a share of the N highest unlabelled rows is positive, each N tested alone."""
+        end = self.ends(rows)
+        among = self.positives_between(np.zeros_like(end), end, 2 * risk)
+        return np.zeros(len(rows), bool) if among is None else np.asarray(among[0] >= precision * rows - 1e-9)
+
+    def _labels_where(self, precision: float) -> int:
+        """Labels among the rows that are expected to have the precision."""
+        rows = np.arange(1, self.num_unlabelled + 1)
+        mean = self._sum_prob[self.ends(rows)] / rows
+        reached = np.flatnonzero(mean >= precision)
+        return int(self.labelled[: self.ends(rows[reached[-1:]])[0]].sum()) if len(reached) else 0
+
+    def closing(self, max_missed: float, promise: bool = True) -> Closing:
+        """The largest set of lowest rows with at most a share ``max_missed`` of the unlabelled positives, by a walk upwards."""
+        risk, e = 1 - self.certainty, int(self.positive.sum())
+        needed = labels_needed(max_missed, self.certainty)
+        rate = float(self.positive.sum() / max(self.labelled.sum(), 1))
+        missing = 0 if e >= needed else math.ceil((needed - e) / max(rate, 0.5 / max(int(self.labelled.sum()), 1)))
+        rows = 0
+        if promise and self.num_unlabelled and e:
+            sizes = np.unique(np.linspace(1, self.num_unlabelled, STEPS).astype(np.int64))
+            rows = walk(sizes, lambda some: self._few_missed(self.ends(self.num_unlabelled - some), max_missed, risk))
+        end = self.ends([self.num_unlabelled - rows])
+        missed = float(self.expected(end, np.full_like(end, len(self.prob)))[0]) if rows else 0.0
+        return Closing(max_missed, self.certainty, rows, missed, needed, 0 if rows else missing)
+
+    def _few_missed(self, end: Array, max_missed: float, risk: float) -> Array:
+        """(T,) bool: at most a share of the unlabelled positives lies below each position, tested alone."""
+        if self.num_groups == 1 and self.grouped:
+            e = int(self.positive.sum())
+            below = e - _sums(self.positive)[end].astype(np.int64)
+            passed = np.ones(len(end), bool)
+            for total in self._totals(risk / 10):
+                passed &= realised_certified(
+                    below, np.full_like(end, total), np.full_like(end, e), max_missed, 0.9 * risk
+                )
+            return passed
+        zero, last = np.zeros_like(end), np.full_like(end, len(self.prob))
+        above, left = (
+            self.positives_between(zero, end, risk),
+            self.positives_between(end, last, risk),
+        )  # one side of each
+        if above is None or left is None:
+            return np.zeros(len(end), bool)
+        return np.asarray(left[1] <= max_missed * (left[1] + above[0]))
+
+
+def _sums(values: Array) -> Array:
+    """(N + 1,) sums of the first 0, 1, ..., N values."""
+    return np.concatenate([[0], np.cumsum(values)])
+
+
+def walk(sizes: Array, passes: Callable[[Array], Array], chunk: int = 8) -> int:
+    """The last of growing sizes that passes in an unbroken row from the first on; 0 when the first one fails."""
+    last = 0
+    for start in range(0, len(sizes), chunk):
+        some = sizes[start : start + chunk]
+        passed = passes(some)
+        failures = np.flatnonzero(~passed)
+        if len(failures):
+            return int(some[failures[0] - 1]) if failures[0] else last
+        last = int(some[-1])
+    return last
+
+
+def _clipped(value: float, ends: tuple[float, float] | None) -> Estimate:
+    if ends is None:
+        return Estimate(value)
+    low, high = float(np.clip(ends[0], 0, 1)), float(np.clip(ends[1], 0, 1))
+    return Estimate(min(max(value, low), high), low, high)
+
+
+# Known inclusion probabilities
+
+
+def most_positives(drawn: Array, least: float, rows: int, risk: float) -> int:
+    """Upper bound of the positives among ``rows`` rows, from the inclusion probabilities of the labelled ones.
+
+    ``least`` is the smallest inclusion probability of the rows.
+    """
+    kappa = np.array(KAPPAS) * least
+    log_m = np.log1p(-kappa[:, None] / drawn[None, :]).sum(axis=1)  # -T for each κ
+    return _last(lambda E: _log_mean(log_m - E * np.log1p(-kappa)) < -math.log(risk), len(drawn), rows)
+
+
+def fewest_positives(drawn: Array, least: float, rows: int, risk: float) -> int:
+    """Lower bound of the positives among ``rows`` rows."""
+    kappa = np.array(KAPPAS) * least
+    log_m = np.log1p(kappa[:, None] / drawn[None, :]).sum(axis=1)
+    first = _last(lambda E: _log_mean(log_m - E * np.log1p(kappa)) >= -math.log(risk), len(drawn) - 1, rows)
+    return min(first + 1, rows)
+
+
+def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The largest number in low..high up to which ``holds``, which is true from low on and then false; low where it never is."""
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle - 1)
+    return low
+
+
+def _log_mean(logs: Array) -> float:
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).mean()))
+
+
+# Windows of time
+
+
+@dataclass(frozen=True)
+class Window:
+    """Unlabelled rows of a window of time: expected positives, precision and recall at the chosen threshold."""
+
+    name: str
+    rows: int
+    sent: int  # rows above the threshold
+    expected: Estimate  # number of positives
+    precision: Estimate | None  # None where no row is sent
+    recall: Estimate | None
+    drift: str = ""  # how its scores differ from those of the fitting period
+
+    def to_dict(self) -> dict[str, Any]:
+        inner = {"expected": self.expected.to_dict()}
+        shares = {"precision": self.precision, "recall": self.recall}
+        return {**asdict(self), **inner, **{k: None if v is None else v.to_dict() for k, v in shares.items()}}
+
+
+def estimate_window(name: str, prob: Array, sent: Array, whole: AlertThreshold, total: Estimate, model: tuple[float, float],
+                    risk: float, drift: str = "") -> Window:  # fmt: skip
+    """Carry the estimates of the whole queue to a window with calibrated probabilities (n,) of which some are ``sent``.
+
+    ``model`` are the mean probability of all rows that are sent and the sum over all rows. Probabilities are scaled by the
+    estimate, and by the ends of its interval, over these; binomial quantiles add the chance of a small window.
+    """
+    m, mass = int(sent.sum()), float(prob.sum())
+
+    def chance(share: Estimate, factor: float, count: int) -> Estimate:
+        value = min(share.value * factor, 1.0)
+        if share.low is None or share.high is None or count == 0:
+            return Estimate(value)
+        low = max(0.0, math.floor(_quantile(risk / 2, count, min(share.low * factor, 1.0)))) / count
+        high = min(count, math.ceil(_quantile(1 - risk / 2, count, min(share.high * factor, 1.0)))) / count
+        return Estimate(value, min(low, value), max(high, value))
+
+    scaled = [None if end is None else end / max(len(prob), 1) for end in (total.value, total.low, total.high)]
+    rate = chance(Estimate(scaled[0] or 0.0, *scaled[1:]), mass / max(model[1], 1e-12), len(prob))
+    expected = Estimate(*(None if v is None else v * len(prob) for v in (rate.value, rate.low, rate.high)))  # type: ignore[arg-type]
+    if m == 0:
+        return Window(name, len(prob), 0, expected, None, None, drift)
+    precision = chance(whole.precision, float(prob[sent].mean()) / max(model[0], 1e-12), m)
+    before = whole.rows * model[0] / max(model[1], 1e-12)  # share found, by the probabilities alone
+    recall = chance(
+        whole.recall, float(prob[sent].sum()) / max(mass, 1e-12) / max(before, 1e-12), max(1, round(expected.value))
+    )
+    return Window(name, len(prob), m, expected, precision, recall, drift)
+
+
+def _quantile(level: float, n: int, p: float) -> float:
+    """Quantile of a binomial distribution, between whole numbers."""
+    if p <= 0 or p >= 1:
+        return n * p
+    value = float(bdtrik(level, n, p))
+    return 0.0 if math.isnan(value) else value
+
+
+# Planning
+
+
+def needed_above(max_error: float, certainty: float = 0.95, true_share: float = 0.5, power: float = 0.8) -> int:
+    """Random labels inside a set that certify "at most a share r is wrong" with this power.
+
+    ``true_share`` is the true error rate as a share of r. The smallest n for which a number of errors c exists with
+    P(Bin(n, r) <= c) <= 1 - certainty and P(Bin(n, true_share r) <= c) >= power.
+
+    >>> needed_above(0.05, true_share=0.0), needed_above(0.05, true_share=0.25)
+    (59, 153)
+    """
+    n = labels_needed(max_error, certainty)
+    while True:
+        c = math.floor(float(bdtrik(1 - certainty, n, max_error)) + 1e-9)
+        c -= c >= 0 and bdtr(c, n, max_error) > 1 - certainty + 1e-12
+        if c >= 0 and bdtr(c, n, true_share * max_error) >= power:
+            return n
+        n += 1

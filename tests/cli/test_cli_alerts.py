@@ -1,0 +1,224 @@
+"""``graphcal alerts`` and ``graphcal plan``: the sentence, the table, files and exit codes."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import graphcal as gc
+from graphcal.cli import app
+from graphcal.reports.alerts_page import alerts_page
+from graphcal.schemas import validate
+
+
+def graphcal(*args):
+    done = CliRunner().invoke(app, [*map(str, args)])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        return 2, str(done.exception)
+    return done.exit_code, done.output
+
+
+def write_scores(path, rows=12_000, labelled=3000, picked=False, weight=8.0, **more):
+    rng = np.random.default_rng(0)
+    odds = rng.normal(-4, 1.8, rows)
+    truth = rng.random(rows) < 1 / (1 + np.exp(-odds))
+    drawn = np.zeros(rows, bool)
+    drawn[rng.permutation(rows)[:labelled]] = True
+    if picked:
+        drawn = rng.random(rows) < 0.02 + 0.9 / (1 + np.exp(-odds - 2))
+    label = np.where(truth, "fraud", "ok").astype(object)
+    label[~drawn] = None
+    score = 1 / (1 + np.exp(-odds - np.log(weight)))
+    table = pa.table({"case": [f"c{k}" for k in range(rows)], "score": score, "label": label, **more})
+    pq.write_table(table, path)
+    return truth, drawn, score
+
+
+def test_sentence_table_and_files(tmp_path):
+    truth, drawn, score = write_scores(tmp_path / "s.parquet")
+    options = ["--class", "fraud", "--id", "case", "--capacity", 150, "--cost-alert", 5, "--cost-miss", 60]
+    code, text = graphcal("alerts", tmp_path / "s.parquet", *options, "--out", tmp_path / "out")
+    assert code == 0, text
+    assert "150 highest rows" in text.splitlines()[0]
+    assert "guarantee" not in text.lower()
+    assert all(len(line) <= 80 for line in text.splitlines() if not line.startswith("Saved:"))
+    rows = pq.read_table(tmp_path / "out" / "alerts.parquet").to_pydict()
+    assert list(rows) == ["id", "probability", "rank", "decision"]
+    decision, rank = np.array(rows["decision"]), rows["rank"]
+    assert (decision == "review").sum() == 150
+    assert ((decision == "labelled") == drawn).all()
+    assert sorted(k for k in rank if k) == list(range(1, (~drawn).sum() + 1))
+    assert score[decision == "review"].min() >= score[(decision != "review") & ~drawn].max()
+    assert score[decision == "close"].max(initial=0) <= score[decision == "undecided"].min()
+    record = json.loads((tmp_path / "out" / "results.json").read_text())
+    validate(record, "alerts", "results.json")
+    threshold = record["threshold"]
+    assert threshold["precision"]["low"] <= truth[decision == "review"].mean() <= threshold["precision"]["high"]
+    assert set(record["files"]) == {"alerts.parquet", "calibrator.safetensors"}
+
+
+def test_the_saved_calibrator_gives_the_same_probabilities_to_score(tmp_path):
+    write_scores(tmp_path / "s.parquet", rows=3000, labelled=1000)
+    graphcal("alerts", tmp_path / "s.parquet", "--class", "fraud", "--id", "case", "--out", tmp_path / "out")
+    calibrator = gc.restore(tmp_path / "out" / "calibrator.safetensors")
+    code, text = graphcal(
+        "score", tmp_path / "out" / "calibrator.safetensors", tmp_path / "s.parquet", "--out", tmp_path / "n"
+    )
+    assert code == 0, text
+    assert calibrator.num_classes == 2
+    scored = pq.read_table(tmp_path / "n").column("calibrated_prob").to_numpy()
+    expected = pq.read_table(tmp_path / "out" / "alerts.parquet").column("probability").to_numpy()
+    np.testing.assert_allclose(scored, expected, atol=1e-5)
+
+
+def test_picked_labels_get_estimates_and_exit_code_3(tmp_path):
+    write_scores(tmp_path / "s.parquet", picked=True)
+    args = ["alerts", tmp_path / "s.parquet", "--class", "fraud", "--capacity", 100, "--out", tmp_path / "out"]
+    code, text = graphcal(*args, "--json")
+    assert code == 3, text
+    record = json.loads(text)
+    validate(record, "alerts", "the output")
+    assert not record["evidence"]["carries"]
+    assert record["threshold"]["precision"]["low"] is None
+    code, text = graphcal(*args, "--random-draw")
+    assert code == 1
+    assert "guarantee" not in text.lower()
+
+
+def test_a_stated_random_draw_is_a_guarantee(tmp_path):
+    write_scores(tmp_path / "s.parquet")
+    code, text = graphcal(
+        "alerts", tmp_path / "s.parquet", "--class", "fraud", "--random-draw", "--json", "--out", tmp_path / "out"
+    )
+    assert code == 0
+    assert json.loads(text)["evidence"]["guarantee"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "name the class that alerts look for with --class"),
+        (["--class", "theft"], "no row is labelled 'theft'"),
+        (["--class", "fraud", "--score", "points"], "no column 'points'"),
+        (["--class", "fraud", "--label-delay", "30d"], "--time COLUMN"),
+        (["--class", "fraud", "--cost-alert", "3"], "pass both"),
+        (["--class", "fraud", "--precision", "90"], "0.5 means 50 %"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, options, message):
+    write_scores(tmp_path / "s.parquet", rows=300, labelled=100)
+    code, text = graphcal("alerts", tmp_path / "s.parquet", *options, "--out", tmp_path / "out")
+    assert code == 2
+    assert message in text
+
+
+def test_bad_input_is_refused_before_torch_and_a_table_needs_no_pyg(tmp_path):
+    write_scores(tmp_path / "s.parquet", rows=2000, labelled=600)
+    code = """
+import sys
+from typer.testing import CliRunner
+from graphcal.cli import app
+CliRunner().invoke(app, ["alerts", {path!r}, "--class", "theft", "--out", {out!r}])
+assert "torch" not in sys.modules
+done = CliRunner().invoke(app, ["alerts", {path!r}, "--class", "fraud", "--out", {out!r}])
+assert done.exit_code == 0, done.output
+print([name for name in ("torch_geometric", "scipy.stats", "sklearn", "matplotlib") if name in sys.modules])
+"""
+    code = code.format(path=str(tmp_path / "s.parquet"), out=str(tmp_path / "out"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr[-2000:]
+
+
+def test_edges_are_read_by_id_and_half_of_the_labels_judges(tmp_path):
+    rng = np.random.default_rng(1)
+    truth, drawn, _ = write_scores(tmp_path / "s.parquet", rows=3000, labelled=1500)
+    hits, rest = np.flatnonzero(truth), np.flatnonzero(~truth)
+    src = np.concatenate([rng.choice(hits, 900), rng.choice(rest, 4000)])
+    dst = np.concatenate([rng.choice(hits, 900), rng.choice(rest, 4000)])
+    ends = np.concatenate([src, dst]), np.concatenate([dst, src])
+    pq.write_table(
+        pa.table({name: [f"c{k}" for k in end] for name, end in zip(("src", "dst"), ends)}), tmp_path / "e.parquet"
+    )
+    args = ["alerts", tmp_path / "s.parquet", "--class", "fraud", "--id", "case", "--edges", tmp_path / "e.parquet"]
+    code, text = graphcal(*args, "--capacity", 60, "--json", "--out", tmp_path / "out")
+    assert code == 0, text
+    record = json.loads(text)
+    assert record["calibration"]["method"] == "graph-scaling"
+    assert record["average_precision"]["after"] > record["average_precision"]["before"] + 0.05
+    decision = np.array(pq.read_table(tmp_path / "out" / "alerts.parquet").column("decision").to_pylist())
+    assert ((decision == "labelled") == drawn).all()
+    low, high = (record["threshold"]["precision"][end] for end in ("low", "high"))
+    assert low <= truth[decision == "review"].mean() <= high
+
+
+def test_windows_are_readable_at_80_columns(tmp_path):
+    rng = np.random.default_rng(2)
+    day = np.datetime64("2026-01-01T00:03:56.466224") + rng.integers(0, 90 * 86400, 12_000).astype("timedelta64[s]")
+    write_scores(tmp_path / "s.parquet", day=day)
+    args = [
+        "alerts",
+        tmp_path / "s.parquet",
+        "--class",
+        "fraud",
+        "--time",
+        "day",
+        "--label-delay",
+        "20d",
+        "--window",
+        "month",
+    ]
+    code, text = graphcal(*args, "--capacity", 200, "--out", tmp_path / "out")
+    assert code == 0, text
+    assert all(len(line) <= 80 for line in text.splitlines() if not line.startswith("Saved:"))
+    assert [line.split()[0] for line in text.splitlines() if line.startswith("2026-")] == [
+        "2026-01",
+        "2026-02",
+        "2026-03",
+    ]
+    record = json.loads((tmp_path / "out" / "results.json").read_text())
+    validate(record, "alerts", "results.json")
+    assert sum(one["sent"] for one in record["windows"]) == 200
+    assert sum(one["expected"]["value"] for one in record["windows"]) == pytest.approx(
+        record["expected_positives"], rel=0.01
+    )
+
+
+def test_the_page_is_one_file_that_escapes_names():
+    rng = np.random.default_rng(3)
+    p = rng.beta(0.3, 6, 4000)
+    y = np.where(np.arange(4000) < 1500, rng.random(4000) < p, -1)
+    queue = gc.alerts(p, y, positive="<b>&", capacity=100, time=rng.random(4000))
+    page = alerts_page(queue)
+    assert "<b>&" not in page
+    assert "http" not in page
+    assert page.count("<tr>") == 2 + len(queue.thresholds) + len(queue.windows)
+    assert page.count('class="fill-') == 2  # bands, where labels carry intervals
+    odds = np.log(p / (1 - p))
+    picked = np.where(rng.random(4000) < 0.02 + 0.9 * p, rng.random(4000) < p, -1)
+    assert 'class="fill-' not in alerts_page(gc.alerts(odds, picked, kind="logits", capacity=100))
+
+
+def test_training_rows_are_neither_sent_nor_used(tmp_path):
+    split = np.where(np.arange(12_000) < 2000, "train", "test")
+    write_scores(tmp_path / "s.parquet", split=split)
+    args = ["alerts", tmp_path / "s.parquet", "--class", "fraud", "--json", "--out", tmp_path / "out"]
+    code, text = graphcal(*args)
+    assert code == 0, text
+    decision = np.array(pq.read_table(tmp_path / "out" / "alerts.parquet").column("decision").to_pylist())
+    assert ((decision == "training") == (split == "train")).all()
+    assert json.loads(text)["evidence"]["labels"] == (decision == "labelled").sum()
+
+
+def test_plan_counts_labels(tmp_path):
+    code, text = graphcal("plan", "--max-error", 0.05, "--json")
+    assert code == 0
+    assert [row["labels"] for row in json.loads(text)["plan"]][:2] == [59, 153]
+    code, text = graphcal("plan", "--max-error", 0.05, "--true-error", 0.025, "--zone", 0.25, "--json")
+    (row,) = json.loads(text)["plan"]
+    assert row["drawn_from_all"] == 4 * row["labels"]
+    assert graphcal("plan", "--max-error", 0.05, "--true-error", 0.06)[0] == 2
