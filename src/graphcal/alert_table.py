@@ -67,11 +67,11 @@ class LabelEvidence:
 class Alerts:
     """A queue of alerts with its thresholds, what may be closed, and how far the labels carry it.
 
-    >>> import numpy as np, graphcal as gc
+    >>> import numpy as np, graphcal
     >>> rng = np.random.default_rng(0)
     >>> p = rng.beta(0.3, 6, 8000)
     >>> y = np.where(np.arange(8000) < 2000, rng.random(8000) < p, -1)  # the first 2,000 rows are labelled
-    >>> queue = gc.alerts(p, y, kind="probs", capacity=200)
+    >>> queue = graphcal.alerts(p, y, kind="probs", capacity=200)
     >>> queue.threshold.rows, queue.evidence.carries, int((queue.decision == "review").sum())
     (200, True, 200)
     """
@@ -265,6 +265,8 @@ def alerts(
         What the scores are; inferred from their range with a note.
     positive, negative : str
         Names of the classes 1 and 0, for sentences and files.
+    ids : (N,), optional
+        Names of the rows; row numbers without them.
     edges : (2, E), optional
         Row numbers of neighbours; makes graph scaling a candidate.
     training : (N,) bool, optional
@@ -273,7 +275,7 @@ def alerts(
         Known probability with which each row was drawn for labelling.
     reviewed_above, random_share : float, optional
         The labelling policy "all rows with a score above this, and this share of the others at random".
-    time, label_delay, fit_until
+    time, label_delay, fit_until : optional
         Times (N,); rows younger than the delay ("30d"), or later than ``fit_until``, count as unlabelled.
     window : "auto", "day", "week" or "month"
         Calendar windows of the estimates over time.
@@ -285,20 +287,25 @@ def alerts(
         Target precisions that are marked and promised where the labels allow it.
     max_missed : float
         Share of the positives that may be lost by closing rows.
+    certainty : float
+        Certainty of intervals and promises.
     class_weight : float, optional
         Weight of the positive class in training (or how many times negatives were thinned); it is undone.
     random_draw : bool
         State that the labelled rows are a random sample. Required for a guarantee.
+    seed : int
+        Seed of cross-validation and of the split with edges.
 
     Returns
     -------
     Alerts
+        Thresholds with precision and recall, rows to close, and a decision per row.
 
-    >>> import numpy as np, graphcal as gc
+    >>> import numpy as np, graphcal
     >>> rng = np.random.default_rng(0)
     >>> p = rng.beta(0.3, 6, 8000)
     >>> y = np.where(np.arange(8000) < 2000, rng.random(8000) < p, -1)
-    >>> gc.alerts(p, y, capacity=200).threshold.precision.text()
+    >>> graphcal.alerts(p, y, capacity=200).threshold.precision.text()
     '32 % (20 to 49)'
     """
     values, labels = np.asarray(scores, dtype=np.float64).reshape(-1), as_labels(y)

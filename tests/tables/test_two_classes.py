@@ -120,7 +120,7 @@ def test_a_class_weight_is_noted_with_its_size():
     ]
     assert len(notes) == 1
     assert "of the fitting rows are in it: a class weight of about 1" in notes[0]
-    assert "gc.decisions.undo_weights" in notes[0]
+    assert "undo_weights" in notes[0]
     _, weight = shift_of(torch.from_numpy(both(p)).log(), torch.from_numpy(y) == 1)
     assert weight == pytest.approx(12, rel=0.35)
 

@@ -268,11 +268,11 @@ class LabelSample:
                 low = np.minimum(low, (fewest - above) / (total - e))
                 high = np.maximum(high, (most - above) / (total - e))
             return low, high
-        above, left = self.positives_between(zero, end, risk / 2), self.positives_between(end, last, risk / 2)
-        if above is None or left is None:
+        sent, left = self.positives_between(zero, end, risk / 2), self.positives_between(end, last, risk / 2)
+        if sent is None or left is None:
             return None
-        low = above[0] / np.maximum(above[0] + left[1], 1e-12)
-        high = np.where(above[1] + left[0] > 0, above[1] / np.maximum(above[1] + left[0], 1e-12), 1.0)
+        low = sent[0] / np.maximum(sent[0] + left[1], 1e-12)
+        high = np.where(sent[1] + left[0] > 0, sent[1] / np.maximum(sent[1] + left[0], 1e-12), 1.0)
         return low, high
 
     def _totals(self, risk: float) -> list[int]:
