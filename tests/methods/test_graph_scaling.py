@@ -20,6 +20,7 @@ from graphcal.methods.graph_scaling import columns, field, fit
 from graphcal.methods.graph_scaling.calibration import Level, capped, kept, pooled, predicted, stacked, tempered
 from graphcal.methods.graph_scaling.columns import Components, Design
 from graphcal.methods.graph_scaling.fit import Problem
+from graphcal.methods.solvers.linear import platt_targets
 from small_outputs import model_outputs, permuted
 
 
@@ -265,6 +266,28 @@ def test_leave_one_out_equals_twenty_refits(classes):
     assert sum(error) / len(error) < 0.02
 
 
+def test_strong_ridges_lead_to_temperature_scaling():
+    design, target = design_of(3, 80)
+    problem = Problem(design, target, torch.tensor(0.7))
+    t, _ = fit.solve(problem, torch.zeros_like(problem.size), torch.full_like(problem.size, 1e6))
+    torch.testing.assert_close(design.logits(*problem.split(t)), 0.7 * design.fields[0], atol=1e-4, rtol=1e-4)
+
+
+def test_the_mixture_is_that_of_leave_one_out_at_the_ridges_of_the_fit():
+    design, target = design_of(3, 120, seed=4)
+    z, y, scale = design.fields[0], target.argmax(0), torch.tensor(0.7).double()
+    names = ["constant", "covariates", "neighbours", "by covariates", "bias", "matrix"]
+    groups = [names[k] for k in (0, 1, 1, 2, 3, 3, 2, 4, 5, 5)]
+    fitted = fit.fit_level(design, z, y, scale, groups, {})
+    assert fitted.lambdas["constant"] == 150  # towards temperature scaling, whatever the evidence
+    problem = Problem(design, platt_targets(y, z.T).T, scale)
+    ridge = torch.tensor([fitted.lambdas[name] for name in names]).double()[groups_of(problem)] / 120
+    t, inverse = fit.solve(problem, problem.start, ridge)
+    member = tempered(*fit.leave_one_out(problem, t, inverse))
+    expected = stacked(fitted.plain, member, fitted.level.stack)
+    torch.testing.assert_close(fitted.log_probs, expected, atol=1e-4, rtol=1e-4)
+
+
 def test_many_labels_choose_on_some_and_fit_on_all(monkeypatch):
     out = model_outputs(random_graph(nodes=400, val=300))
     on = out.graph.val_mask
@@ -306,7 +329,8 @@ def test_weight_and_exponent_minimise_their_penalised_losses():
     assert w == pytest.approx(min(grid, key=with_prior), abs=0.004)
     assert e == pytest.approx(min((3 * k for k in grid), key=with_ridge), abs=0.01)
     assert e > 1
-    torch.testing.assert_close(stacked(plain, member, torch.tensor([w, e])).exp().sum(0), torch.ones(n).double())
+    mixed = (w * plain.exp() + (1 - w) * member.exp()) ** e
+    torch.testing.assert_close(stacked(plain, member, torch.tensor([w, e]).double()).exp(), mixed / mixed.sum(0))
 
 
 def test_few_labels_stay_near_temperature_scaling():
@@ -418,12 +442,14 @@ def test_rows_without_hidden_columns_get_the_level_without():
     torch.testing.assert_close(both.log_probs(out.logits, context)[::2], plain[::2])
 
 
-def test_fitted_nodes_without_hidden_rows_leave_the_higher_level():
-    out = model_outputs()
+def test_fitted_nodes_without_hidden_rows_leave_the_higher_level(monkeypatch):
+    out, sizes, fit_level = model_outputs(), [], fit.fit_level
+    monkeypatch.setattr(fit, "fit_level", lambda *given: (sizes.append(len(given[2])), fit_level(*given))[1])
     hidden = out.hidden.clone()
     hidden[out.graph.val_mask.nonzero()[:5, 0]] = torch.nan
     partial = replace(out, hidden=hidden)
     fitted = GraphScaling().fit(partial, on=out.graph.val_mask)
+    assert sizes == [(n := int(out.graph.val_mask.sum())), n - 5]
     assert fitted(partial).isfinite().all()
     base = GraphScaling(hidden=False).fit(out, on=out.graph.val_mask)
     rows = hidden.isnan().any(1)

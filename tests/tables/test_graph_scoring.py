@@ -14,7 +14,7 @@ import graphcal as gc
 from children import child, kill_after
 from conftest import needs_lab
 from graphcal.methods import CALIBRATORS
-from graphcal.tables import disk_contexts, edge_blocks, scoring
+from graphcal.tables import disk_contexts, edge_blocks, scorer, scoring
 from graphcal.tables.disk_columns import DiskColumns
 from graphcal.tables.disk_contexts import DiskSums
 from graphcal.tables.edge_blocks import write_blocks
@@ -86,7 +86,8 @@ def test_facts_from_files_are_those_of_the_calibration(out, fitted, tmp_path, na
 
 @pytest.mark.parametrize("without_context", [False, True])
 @pytest.mark.parametrize("name", ["graph-scaling", "graph-scaling-keep"])
-def test_graph_scaling_by_blocks_equals_the_calibration(out, fitted, name, without_context):
+def test_graph_scaling_by_blocks_equals_the_calibration(out, fitted, monkeypatch, name, without_context):
+    monkeypatch.setattr(scorer, "BLOCK", 256)
     calibration = fitted[name]
     assert 0.01 < float(calibration.base.stack[0]) < 0.99  # a mixture of both members
     context = calibration.context_of(out)
