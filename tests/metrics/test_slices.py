@@ -161,3 +161,12 @@ def test_slices_call_classes_by_their_names(graph):
     named.class_names = list("abcd")  # facts are remembered, names are not
     found = measure_slices(log_probs, graph.y, graph.test_mask, structure(named))
     assert "class a" in {s.group for s in found}
+
+
+def test_without_training_nodes_there_is_no_distance_from_them(graph):
+    alone = graph.clone()
+    alone.train_mask = torch.zeros_like(graph.train_mask)
+    log_probs = torch.full((1200, 4), 0.25, dtype=torch.float64).log()
+    by = {s.by for s in measure_slices(log_probs, graph.y, graph.test_mask, structure(alone))}
+    assert "distance from training" not in by
+    assert "degree" in by

@@ -73,10 +73,9 @@ def groupings(log_probs: Tensor, y: Tensor, facts: Structure) -> list[Grouping]:
     share = torch.bucketize(agreement, torch.tensor([0.0, 0.5, 0.99], dtype=agreement.dtype, device=pred.device))
     share = torch.where(facts.degree == 0, 4, share)
     classes = facts.class_names or range(log_probs.shape[1])
+    distances = ["training node", "1 hop", "2 hops", "3 hops", "4+ hops", "unreachable"]
     return [
-        Grouping(
-            "distance from training", hops, ["training node", "1 hop", "2 hops", "3 hops", "4+ hops", "unreachable"], 5
-        ),
+        *([Grouping("distance from training", hops, distances, 5)] if bool(facts.train_mask.any()) else []),
         Grouping("degree", degree, ["0", "1", "2", "3–4", "5–8", "9–16", "17+"], 7),
         Grouping("neighbours that agree", share, ["none", "up to half", "most", "all", "no neighbours"], 4),
         Grouping("predicted class", pred, [f"class {name}" for name in classes], 0),
