@@ -25,6 +25,9 @@ def test_a_share_of_the_validation_nodes_certifies(out):
     assert decision.nodes == int((~graph.train_mask & ~graph.val_mask).sum())
     wrong = out.pred != graph.y
     assert int(wrong[decision.approved].sum()) <= decision.errors_at_most
+    everything = torch.ones_like(graph.train_mask)  # a pool with the nodes that trained and fitted: they are left out
+    same = gc.decide(out, gc.TemperatureScaling(), certify=0.5, pool=everything, max_error=0.3, random_draw=True)
+    assert torch.equal(same.approved, decision.approved)
 
 
 class Spy(gc.TemperatureScaling):
