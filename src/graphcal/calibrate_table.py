@@ -9,6 +9,7 @@ from pathlib import Path
 from graphcal.core import Outputs
 from graphcal.graphs import structure
 from graphcal.methods import CALIBRATORS
+from graphcal.metrics.bins import BINS
 from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
 from graphcal.results import Provenance, Results, choose_method, results_of
 from graphcal.study import Study
@@ -26,7 +27,7 @@ def calibrate_files(
     final_layer: str | Path | None = None,
     calibrators: Sequence[str] = ("auto",),
     seed: int = 0,
-    bins: int = 20,
+    bins: int = BINS,
     columns: Mapping[str, str] | None = None,
 ) -> Results:
     """Fit each calibrator on the validation rows of a table of predictions, measure on its test rows.

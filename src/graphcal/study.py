@@ -21,6 +21,7 @@ from torch import Tensor
 from graphcal.core import Calibration, Outputs, Recipe, blinded
 from graphcal.graphs import structure, without_autocast
 from graphcal.metrics import Measurement, Scores, evaluate, score
+from graphcal.metrics.bins import BINS
 from graphcal.metrics.slices import cut_nodes
 from graphcal.threads import one_thread
 
@@ -118,7 +119,7 @@ class Study:
         """(N, C) of each run."""
         return [one.log_probs for one in self.fitted[name]]
 
-    def scores(self, nodes: Tensor, bins: int = 20) -> dict[str, list[Scores]]:
+    def scores(self, nodes: Tensor, bins: int = BINS) -> dict[str, list[Scores]]:
         """The cheap numbers on ``nodes``, per recipe and run."""
         y, facts = self.graph.y, None if self.graph.get("edge_index") is None else structure(self.graph)
 
@@ -127,7 +128,7 @@ class Study:
 
         return {name: [one(lp) for lp in self.log_probs(name)] for name in self.recipes}
 
-    def measure(self, nodes: Tensor, bins: int = 20, before: str = "none") -> dict[str, Measurement]:
+    def measure(self, nodes: Tensor, bins: int = BINS, before: str = "none") -> dict[str, Measurement]:
         """Everything about every recipe on ``nodes``, over all runs; compared with the recipe ``before``.
 
         Without edges there are no slices of the graph.

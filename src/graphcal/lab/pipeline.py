@@ -12,6 +12,7 @@ from graphcal.lab.datasets import load
 from graphcal.lab.explanation import explain_many
 from graphcal.lab.training import Training, published, train
 from graphcal.methods import CALIBRATORS
+from graphcal.metrics.bins import BINS
 from graphcal.results import Explanations, Provenance, Results, choose_method, results_of
 from graphcal.study import StageProgress, Study
 from graphcal.tables.writing import attach_classes, calibrated_table, class_names_of, write_table
@@ -31,7 +32,7 @@ def run(
     split: int = 0,
     training: Training | None = None,
     final_weight_decay: float | None = None,
-    bins: int = 20,
+    bins: int = BINS,
     progress: StageProgress | None = None,
 ) -> Results:
     """Train ``backbone`` once per seed, fit each calibrator on the validation nodes, measure on the test nodes.

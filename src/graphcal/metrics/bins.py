@@ -24,6 +24,9 @@ SCHEMES = ("equal-width", "equal-mass")
 SUMS = ("count", "conf_sum", "right_sum", "variance", "square")
 
 
+BINS = 20  # of confidence, equal width: the default everywhere
+
+
 @dataclass(frozen=True, eq=False)
 class Reliability:
     """Sums by confidence bin, (lo, hi] with 0 and 1 included. `a + b` merges two with the same edges."""
@@ -171,7 +174,7 @@ def tally(conf: Tensor, right: Tensor, edges: Tensor, scheme: str = "equal-width
     return tally_rows(conf.cpu().double().numpy(), right.cpu().numpy(), edges, scheme)
 
 
-def reliability(log_probs: Tensor, y: Tensor, bins: int = 20, scheme: str = "equal-width") -> Reliability:
+def reliability(log_probs: Tensor, y: Tensor, bins: int = BINS, scheme: str = "equal-width") -> Reliability:
     """Confidence against accuracy of the predicted class, in `bins` equal-width or equal-mass bins."""
     if scheme not in SCHEMES:
         raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}")

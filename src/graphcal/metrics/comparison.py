@@ -32,6 +32,7 @@ import torch
 from torch import Tensor
 
 from graphcal.metrics import inputs
+from graphcal.metrics.bins import BINS
 from graphcal.metrics.floor import ROUNDING, seeded
 from graphcal.metrics.inputs import check, per_seed
 from graphcal.metrics.intervals import (
@@ -119,7 +120,7 @@ def compare(
     b: Tensor | Sequence[Tensor],
     y: Tensor,
     metric: str = "ece",
-    bins: int = 20,
+    bins: int = BINS,
     level: float = 0.95,
     draws: int = 1000,
     generator: torch.Generator | None = None,

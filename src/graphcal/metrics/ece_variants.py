@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.metrics.bins import Reliability, equal_width_bin, equal_width_edges, outcomes, reliability
+from graphcal.metrics.bins import BINS, Reliability, equal_width_bin, equal_width_edges, outcomes, reliability
 from graphcal.metrics.inputs import Array, RowChunk, check_bins, map_reduce
 
 
@@ -28,7 +28,7 @@ def mce_of(rel: Reliability) -> float:
     return float((rel.accuracy - rel.conf).abs().nan_to_num(0.0).max())
 
 
-def mce(log_probs: Tensor, y: Tensor, bins: int = 20) -> float:
+def mce(log_probs: Tensor, y: Tensor, bins: int = BINS) -> float:
     """Maximum calibration error over the bins."""
     return mce_of(reliability(log_probs, y, bins))
 
@@ -50,14 +50,14 @@ def top_label_gaps(rows: RowChunk, edges: Tensor) -> Array:
     return np.bincount(cell, rows.right - rows.conf, minlength=C * bins).reshape(C, bins)
 
 
-def ece_classwise(log_probs: Tensor, y: Tensor, bins: int = 20) -> float:
+def ece_classwise(log_probs: Tensor, y: Tensor, bins: int = BINS) -> float:
     """Calibration error of every class's own probability, averaged over classes."""
     edges = equal_width_edges(bins)
     gaps = map_reduce(log_probs, y, lambda rows: classwise_gaps(rows, edges))
     return float(np.abs(gaps).sum()) / (len(y) * len(gaps))
 
 
-def ece_top_label(log_probs: Tensor, y: Tensor, bins: int = 20) -> float:
+def ece_top_label(log_probs: Tensor, y: Tensor, bins: int = BINS) -> float:
     """Calibration error of the confidence given the predicted class."""
     edges = equal_width_edges(bins)
     return float(np.abs(map_reduce(log_probs, y, lambda rows: top_label_gaps(rows, edges))).sum()) / len(y)

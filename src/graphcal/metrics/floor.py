@@ -34,7 +34,15 @@ from scipy.special import ndtr
 from torch import Tensor
 
 from graphcal.metrics import inputs
-from graphcal.metrics.bins import Reliability, bin_of, checked_confidence, equal_width_edges, outcomes, reliability
+from graphcal.metrics.bins import (
+    BINS,
+    Reliability,
+    bin_of,
+    checked_confidence,
+    equal_width_edges,
+    outcomes,
+    reliability,
+)
 
 NORMAL_FROM = 100.0  # variance beyond which E|S - μ| = σ √(2/π) is right to one part in a thousand
 MANY_NODES = 1_000_000  # beyond this a bin's whole share is below 0.001 points
@@ -91,7 +99,7 @@ def abs_deviations(conf: Tensor, cell: Tensor, cells: int) -> Tensor:
     return deviations
 
 
-def ece_floor(log_probs: Tensor, bins: int = 20) -> float:
+def ece_floor(log_probs: Tensor, bins: int = BINS) -> float:
     """The ECE expected of a perfectly calibrated model with these confidences on this many nodes."""
     return floor_of(checked_confidence(log_probs), equal_width_edges(bins))
 
@@ -113,7 +121,7 @@ def debiased_of(rel: Reliability) -> float:
     return 2 * biased - float(expected_abs_normal(gap, sd).sum())
 
 
-def ece_debiased(log_probs: Tensor, y: Tensor, bins: int = 20) -> float:
+def ece_debiased(log_probs: Tensor, y: Tensor, bins: int = BINS) -> float:
     """ECE minus the bias that sampling noise puts into it (Kumar et al. 2019)."""
     return debiased_of(reliability(log_probs, y, bins))
 
@@ -164,7 +172,11 @@ def chance_to_wander(x: float) -> float:
 
 
 def floor_interval(
-    log_probs: Tensor, bins: int = 20, level: float = 0.95, draws: int = 1000, generator: torch.Generator | None = None
+    log_probs: Tensor,
+    bins: int = BINS,
+    level: float = 0.95,
+    draws: int = 1000,
+    generator: torch.Generator | None = None,
 ) -> tuple[float, float]:
     """Interval that holds the ECE of a perfectly calibrated model with these confidences with probability `level`."""
     drawn = draw_errors(checked_confidence(log_probs), bins, draws, seeded(generator))
@@ -190,7 +202,7 @@ def calibration_test(
     log_probs: Tensor,
     y: Tensor,
     statistic: str = "cumulative",
-    bins: int = 20,
+    bins: int = BINS,
     draws: int = 1000,
     generator: torch.Generator | None = None,
 ) -> CalibrationTest:

@@ -24,7 +24,7 @@ import torch
 from scipy.special import bdtr, bdtrc
 from torch import Tensor
 
-from graphcal.metrics.bins import bin_of, equal_mass_edges, equal_width_edges, outcomes
+from graphcal.metrics.bins import BINS, bin_of, equal_mass_edges, equal_width_edges, outcomes
 from graphcal.metrics.floor import floor_of, seeded
 from graphcal.metrics.inputs import check
 from graphcal.metrics.intervals import error_at, noise_of, signed_gaps
@@ -87,7 +87,7 @@ def judge(
     y: Tensor,
     limit: float = 0.05,
     certainty: float = 0.95,
-    bins: int = 20,
+    bins: int = BINS,
     draws: int = 2000,
     generator: torch.Generator | None = None,
 ) -> Judgement:

@@ -38,7 +38,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from graphcal.metrics import inputs
-from graphcal.metrics.bins import bin_of, equal_width_edges, outcomes
+from graphcal.metrics.bins import BINS, bin_of, equal_width_edges, outcomes
 from graphcal.metrics.floor import seeded
 from graphcal.metrics.inputs import per_seed
 
@@ -228,7 +228,7 @@ def interval_of(d: Tensor, noise: Tensor, level: float) -> tuple[float, float]:
 def ece_interval(
     log_probs: Tensor | Sequence[Tensor],
     y: Tensor,
-    bins: int = 20,
+    bins: int = BINS,
     level: float = 0.95,
     draws: int = 1000,
     generator: torch.Generator | None = None,
@@ -240,7 +240,7 @@ def ece_interval(
 def true_error(
     log_probs: Tensor | Sequence[Tensor],
     y: Tensor,
-    bins: int = 20,
+    bins: int = BINS,
     draws: int = 1000,
     generator: torch.Generator | None = None,
 ) -> float:
@@ -253,7 +253,7 @@ def block_ece_interval(
     y: Tensor,
     edge_index: Tensor,
     nodes: Tensor,
-    bins: int = 20,
+    bins: int = BINS,
     level: float = 0.95,
     draws: int = 1000,
     generator: torch.Generator | None = None,

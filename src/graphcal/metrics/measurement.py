@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from graphcal.graphs import structure
-from graphcal.metrics.bins import Reliability, outcomes
+from graphcal.metrics.bins import BINS, Reliability, outcomes
 from graphcal.metrics.comparison import Comparison, compare
 from graphcal.metrics.diagram import Diagram, diagram_of, rounded
 from graphcal.metrics.ece_variants import degree_binned_error, ece_classwise, ece_top_label, mce
@@ -232,7 +232,7 @@ def evaluate(
     y: Tensor,
     mask: Tensor | None = None,
     graph: Data | None = None,
-    bins: int = 20,
+    bins: int = BINS,
     level: float = 0.95,
     draws: int = 1000,
     generator: torch.Generator | None = None,

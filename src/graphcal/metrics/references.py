@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.metrics.bins import confidence
+from graphcal.metrics.bins import BINS, confidence
 from graphcal.metrics.inputs import check_log_probs
 from graphcal.metrics.row_comparison import (
     Array,
@@ -31,7 +31,6 @@ from graphcal.metrics.row_comparison import (
     sample_values,
 )
 
-BINS = 20  # of confidence, equal width
 SAMPLE = 1000  # rows
 
 

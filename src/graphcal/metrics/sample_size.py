@@ -24,7 +24,7 @@ from typing import Any
 from scipy.special import ndtri
 from torch import Tensor
 
-from graphcal.metrics.bins import checked_confidence, equal_width_edges, tally
+from graphcal.metrics.bins import BINS, checked_confidence, equal_width_edges, tally
 from graphcal.metrics.floor import floor_of
 
 
@@ -61,7 +61,7 @@ class LabelLimit:
         return math.ceil(self.nodes * (self.ece_floor / floor) ** 2)
 
 
-def label_limit(log_probs: Tensor, labels: int, bins: int = 20) -> LabelLimit:
+def label_limit(log_probs: Tensor, labels: int, bins: int = BINS) -> LabelLimit:
     """Expected error of a one-parameter fit of the right form on `labels` validation labels, seen on the nodes of `log_probs`."""
     if labels < 1:
         raise ValueError(f"labels must be at least 1, got {labels}")

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from graphcal.metrics.bins import Reliability, outcomes, reliability
+from graphcal.metrics.bins import BINS, Reliability, outcomes, reliability
 from graphcal.metrics.floor import debiased_of, floor_of
 from graphcal.metrics.group_gaps import worst_gap
 from graphcal.metrics.inputs import Array, RowChunk, map_reduce
@@ -46,17 +46,17 @@ def under_of(rel: Reliability) -> float:
     return float(rel.gap.clamp(min=0).sum())
 
 
-def ece(log_probs: Tensor, y: Tensor, bins: int = 20, scheme: str = "equal-width") -> float:
+def ece(log_probs: Tensor, y: Tensor, bins: int = BINS, scheme: str = "equal-width") -> float:
     """Expected calibration error of the predicted class."""
     return ece_of(reliability(log_probs, y, bins, scheme))
 
 
-def overconfidence(log_probs: Tensor, y: Tensor, bins: int = 20) -> float:
+def overconfidence(log_probs: Tensor, y: Tensor, bins: int = BINS) -> float:
     """Part of the ECE from bins with too much confidence."""
     return over_of(reliability(log_probs, y, bins))
 
 
-def underconfidence(log_probs: Tensor, y: Tensor, bins: int = 20) -> float:
+def underconfidence(log_probs: Tensor, y: Tensor, bins: int = BINS) -> float:
     """Part of the ECE from bins with too little confidence."""
     return under_of(reliability(log_probs, y, bins))
 
@@ -150,7 +150,7 @@ OF_SCORES = tuple(f.name for f in fields(Scores) if f.name != "nodes")  # what a
 SCORES = (*OF_SCORES, "signed_gap", "ece_excess")  # keys of every set of metrics
 
 
-def score(log_probs: Tensor, y: Tensor, bins: int = 20, cuts: Sequence[Tensor] = ()) -> Scores:
+def score(log_probs: Tensor, y: Tensor, bins: int = BINS, cuts: Sequence[Tensor] = ()) -> Scores:
     """All scores of these rows. The worst slice is looked for among predicted classes and the ``cuts`` (N,) of the rows."""
     rel = reliability(log_probs, y, bins)
     conf, right = outcomes(log_probs, y)

@@ -24,7 +24,7 @@ from scipy.special import ndtr
 from torch import Tensor
 
 from graphcal.graphs import UNREACHABLE, Structure, neighbour_agreement
-from graphcal.metrics.bins import bin_of, confidence, equal_width_edges, outcomes
+from graphcal.metrics.bins import BINS, bin_of, confidence, equal_width_edges, outcomes
 from graphcal.metrics.diagram import clopper_pearson
 from graphcal.metrics.floor import abs_deviations
 from graphcal.metrics.group_gaps import SMALL, corrected_gaps, gaps_of, whole
@@ -159,7 +159,7 @@ def measure_slices(
     y: Tensor,
     mask: Tensor,
     facts: Structure,
-    bins: int = 20,
+    bins: int = BINS,
     small: int = SMALL,
     names: Sequence[str] | None = None,
 ) -> list[Slice]:
@@ -173,7 +173,7 @@ def slices_of(
     cuts: Sequence[Sequence[Grouping]],
     read: Sequence[tuple[Tensor, Tensor]],
     mask: Tensor,
-    bins: int = 20,
+    bins: int = BINS,
     small: int = SMALL,
     names: Sequence[str] | None = None,
 ) -> list[Slice]:

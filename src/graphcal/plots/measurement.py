@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from graphcal.metrics.bins import Reliability, reliability
+from graphcal.metrics.bins import BINS, Reliability, reliability
 from graphcal.metrics.diagram import accuracy_interval, consistency_band
 from graphcal.metrics.scores import ece_of
 from graphcal.metrics.slices import Slice
@@ -74,7 +74,7 @@ def draw_reliability(rel: Reliability, ax: Axes, label: str | None = None, count
     frame(ax, "confidence", "accuracy")
 
 
-def plot_reliability(log_probs: Tensor, y: Tensor, bins: int = 20, label: str | None = None) -> Figure:
+def plot_reliability(log_probs: Tensor, y: Tensor, bins: int = BINS, label: str | None = None) -> Figure:
     """The reliability diagram in one line: a figure that a notebook shows and ``savefig`` writes.
 
     >>> import torch, graphcal

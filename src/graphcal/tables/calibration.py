@@ -22,6 +22,7 @@ from torch import Tensor
 from graphcal.core import Calibration, FinalLayer, Outputs
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics import Measurement
+from graphcal.metrics.bins import BINS
 from graphcal.metrics.references import reference_summary
 from graphcal.study import Study
 from graphcal.tables.classes import class_numbers, class_order, declared
@@ -36,7 +37,6 @@ from graphcal.tables.two_classes import compare_calibrators, notes_on
 from graphcal.tables.writing import write_table
 
 WHERE = "scores"  # in errors
-BINS = 20
 
 
 @dataclass(frozen=True, eq=False)

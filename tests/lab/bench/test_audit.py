@@ -14,7 +14,8 @@ from small_session import small_session
 from typer.testing import CliRunner
 
 from graphcal.cli import app
-from graphcal.lab.bench.archive import audit, read_archive, sha256, write_archive
+from graphcal.files import sha256_of
+from graphcal.lab.bench.archive import audit, read_archive, write_archive
 from graphcal.lab.bench.comparisons import best_of
 from graphcal.lab.bench.files import csv_of_runs
 
@@ -35,8 +36,8 @@ def results(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_the_same_records_give_the_same_bytes(results: tuple[Path, Path], tmp_path: Path) -> None:
     file, published = results
-    assert write_archive(file.parent, tmp_path / "again.zip") == sha256(file)
-    assert (published / "archives.sha256").read_text().split() == [sha256(file), "archive.zip", "small"]
+    assert write_archive(file.parent, tmp_path / "again.zip") == sha256_of(file)
+    assert (published / "archives.sha256").read_text().split() == [sha256_of(file), "archive.zip", "small"]
     store = read_archive(file, tmp_path / "unpacked")
     assert store.finished() == small_session().store.finished() & small_session().cells.keys()
 

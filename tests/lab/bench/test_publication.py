@@ -12,7 +12,8 @@ import pytest
 from small_preset import small
 from small_session import FOLDERS
 
-from graphcal.lab.bench.archive import audit, sha256, write_archive
+from graphcal.files import sha256_of
+from graphcal.lab.bench.archive import audit, write_archive
 from graphcal.lab.bench.engines import Serial
 from graphcal.lab.bench.presets import Preset
 from graphcal.lab.bench.publication import publish, publish_archive
@@ -96,7 +97,7 @@ def test_an_archive_is_named_while_a_row_of_it_stands(tmp_path: Path) -> None:
     results = tmp_path / "results"
     put(part("backbone=gat"), results)
     put(part("backbone=gcn,sage"), results)
-    gat, others = (sha256(tmp_path / name) for name in ("4.zip", "8.zip"))
+    gat, others = (sha256_of(tmp_path / name) for name in ("4.zip", "8.zip"))
     assert (results / "archives.sha256").read_text().splitlines() == [
         f"{gat}  4.zip  small",
         f"{others}  8.zip  small[citeseer-20-gcn,citeseer-20-sage]",

@@ -17,7 +17,6 @@ nodes, and those that need the graph (worst slices), cannot be measured again.
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import re
@@ -28,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphcal.files import atomic_file
+from graphcal.files import atomic_file, sha256_of
 from graphcal.lab.bench.comparisons import best_of
 from graphcal.lab.bench.files import FIRST
 from graphcal.lab.bench.records import Store
@@ -51,7 +50,7 @@ def write_archive(folder: Path, file: Path) -> str:
         for path in paths:
             member = zipfile.ZipInfo(path.relative_to(folder).as_posix(), EPOCH)
             archive.writestr(member, path.read_bytes(), zipfile.ZIP_LZMA)
-    return sha256(file)
+    return sha256_of(file)
 
 
 def read_archive(file: Path, folder: Path) -> Store:
@@ -62,14 +61,6 @@ def read_archive(file: Path, folder: Path) -> Store:
                 raise ValueError(f"{file}: {name!r} does not belong in an archive of a benchmark")
         archive.extractall(folder)
     return Store(folder)
-
-
-def sha256(file: Path) -> str:
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        while chunk := stream.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 TESTED = ("ece", "nll", "brier")
@@ -99,7 +90,7 @@ def audit(file: Path, against: Path) -> Audit:
         listed = against / "archives.sha256"
         digests = listed.read_text(encoding="utf-8").split() if listed.exists() else []
         result.checked += 1
-        if sha256(file) not in digests:
+        if sha256_of(file) not in digests:
             result.wrong.append(f"{file.name}: its SHA-256 is not in {listed}")
         for plan in plans_of(store):
             check_records(plan, store, result)

@@ -24,6 +24,7 @@ from graphcal.lab.bench.spec import Cell, RunId, TrainingGroup
 from graphcal.lab.datasets.protocols import PROTOCOLS
 from graphcal.lab.training import Training, published
 from graphcal.methods import CALIBRATORS
+from graphcal.metrics.bins import BINS
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class SlotSettings:
     first_run: int = 0  # later where earlier runs were looked at while a method was designed
     block: int = 5  # runs that are trained together
     stop: str = "none"
-    bins: int = 20
+    bins: int = BINS
     weights: str = ""  # a training by name, for the alpha and beta of SCAR published with it
     training: Mapping[str, Any] = field(default_factory=dict)  # fields of `Training`
     architecture: Mapping[str, Any] = field(default_factory=dict)  # fields of the backbone

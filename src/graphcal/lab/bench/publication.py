@@ -17,9 +17,9 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from graphcal.files import write_atomically
+from graphcal.files import sha256_of, write_atomically
 from graphcal.lab.bench import files
-from graphcal.lab.bench.archive import csv_of_tests, plans_of, sha256
+from graphcal.lab.bench.archive import csv_of_tests, plans_of
 from graphcal.lab.bench.contents import axis_cells, seconds_blocks, table_blocks
 from graphcal.lab.bench.document import Block, Command, Heading, markdown, paragraph
 from graphcal.lab.bench.files import Place, parse_lines, place_of, read_lines, read_table
@@ -141,7 +141,7 @@ def publish_archive(store: Store, file: Path, folder: Path) -> list[Path]:
         names.append(f"{name}[{','.join(map('-'.join, here))}]" if staying else name)
     listed = folder / "archives.sha256"
     before = listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []
-    lines = _needed([*before, f"{sha256(file)}  {file.name}  {' '.join(names)}"], folder)
+    lines = _needed([*before, f"{sha256_of(file)}  {file.name}  {' '.join(names)}"], folder)
     return [*written, write_atomically(listed, "\n".join(lines) + "\n")]
 
 

@@ -18,7 +18,6 @@ Only https, also after a redirect. A download ends after so many bytes and so ma
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import tempfile
@@ -39,6 +38,7 @@ from graphcal.files import (
     atomic_file,
     read_text,
     read_toml,
+    sha256_of,
     write_atomically,
 )
 from graphcal.lab.datasets._raw import PARTS, read_arxiv_year, read_benchmark, read_heterophilous, read_planetoid
@@ -166,7 +166,7 @@ def fetch(name: str, folder: Path, accept: Callable[[GraphArrays], object] = lam
         accept(graph)
         for file, sha256 in zip(files, source.sha256):
             if sha256 is None and not _sums(folder / file.name).exists():
-                write_atomically(_sums(folder / file.name), f"{_digest(file)}  {file.name}\n")
+                write_atomically(_sums(folder / file.name), f"{sha256_of(file)}  {file.name}\n")
             if file.parent != folder:
                 os.replace(file, folder / file.name)
     return graph
@@ -183,7 +183,7 @@ def _obtain(url: str, folder: Path, incoming: Path, sha256: str | None) -> Path:
     if sha256 is None and _sums(folder / name).exists():
         source = f"the file of its first use ({_sums(folder / name).name} says which)"
         sha256 = (read_text(_sums(folder / name), 1000).split() or [""])[0].lower()
-    actual = _digest(file) if sha256 is not None else None
+    actual = sha256_of(file) if sha256 is not None else None
     if actual != sha256:
         which = f"{file} is not {source}: put that in its place or remove it" if at_hand else f"{url} is not {source}"
         raise ConnectionError(f"{which}: SHA-256 is {actual}, expected {sha256}")
@@ -197,7 +197,3 @@ def _name(url: str) -> str:
 def _sums(file: Path) -> Path:
     """Path of the SHA-256 of a file's first use."""
     return file.with_name(f"{file.name}.sha256")
-
-
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
