@@ -28,7 +28,7 @@ from graphcal.decisions.alerts import (
     Estimate,
     LabelSample,
     PrecisionPromise,
-    Window,
+    WindowEstimate,
     estimate_window,
     percent,
 )
@@ -92,7 +92,7 @@ class Alerts:
     decision: Array = field(repr=False)  # (N,) review, close, undecided, labelled or training
     judged: Array = field(repr=False)  # (N,) labels that judge the calibration; -1 elsewhere
     calibration: Calibration | None = field(repr=False, default=None)
-    windows: tuple[Window, ...] = ()
+    windows: tuple[WindowEstimate, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -393,7 +393,7 @@ def windows_of(
     threshold: AlertThreshold,
     intervals: bool,
     positive: str,
-) -> tuple[Window, ...]:
+) -> tuple[WindowEstimate, ...]:
     """Estimates for each calendar window of the unlabelled rows; empty without times."""
     if time is None:
         return ()

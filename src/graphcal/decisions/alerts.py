@@ -410,7 +410,7 @@ def _log_mean(logs: Array) -> float:
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowEstimate:
     """Unlabelled rows of a window of time: expected positives, precision and recall at the chosen threshold."""
 
     name: str
@@ -428,7 +428,7 @@ class Window:
 
 
 def estimate_window(name: str, prob: Array, sent: Array, whole: AlertThreshold, total: Estimate, model: tuple[float, float],
-                    risk: float, drift: str = "") -> Window:  # fmt: skip
+                    risk: float, drift: str = "") -> WindowEstimate:  # fmt: skip
     """Carry the estimates of the whole queue to a window with calibrated probabilities (n,) of which some are ``sent``.
 
     ``model`` are the mean probability of all rows that are sent and the sum over all rows. Probabilities are scaled by the
@@ -448,13 +448,13 @@ def estimate_window(name: str, prob: Array, sent: Array, whole: AlertThreshold, 
     rate = chance(Estimate(scaled[0] or 0.0, *scaled[1:]), mass / max(model[1], 1e-12), len(prob))
     expected = Estimate(*(None if v is None else v * len(prob) for v in (rate.value, rate.low, rate.high)))  # type: ignore[arg-type]
     if m == 0:
-        return Window(name, len(prob), 0, expected, None, None, drift)
+        return WindowEstimate(name, len(prob), 0, expected, None, None, drift)
     precision = chance(whole.precision, float(prob[sent].mean()) / max(model[0], 1e-12), m)
     before = whole.rows * model[0] / max(model[1], 1e-12)  # share found, by the probabilities alone
     recall = chance(
         whole.recall, float(prob[sent].sum()) / max(mass, 1e-12) / max(before, 1e-12), max(1, round(expected.value))
     )
-    return Window(name, len(prob), m, expected, precision, recall, drift)
+    return WindowEstimate(name, len(prob), m, expected, precision, recall, drift)
 
 
 def _quantile(level: float, n: int, p: float) -> float:
