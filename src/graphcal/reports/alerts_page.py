@@ -180,7 +180,7 @@ def window_rows(result: Alerts) -> str:
         cells = [escape(one.name), f"{one.rows:,}", f"{one.sent:,}", count, *shares]
         drift = f'<td class="mark">{"scores have changed" if one.drift else ""}</td>'
         body += "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + drift + "</tr>"
-    heads = "".join(f"<th>{t}</th>" for t in ("WindowEstimate", "Rows", "Sent", "Expected", "Precision", "Found", ""))
+    heads = "".join(f"<th>{t}</th>" for t in ("Window", "Rows", "Sent", "Expected", "Precision", "Found", ""))
     share = percent(result.closing.certainty)
     return (
         f'<section><h2>Over time</h2><p class="note">Expected {escape(result.positive)} with {share} % intervals.</p>'
