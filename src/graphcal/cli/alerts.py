@@ -64,7 +64,8 @@ def alerts(
     Exit code 0: the labels carry the intervals. 1: they contradict the stated draw. 2: bad input. 3: they carry estimates only.
 
     graphcal alerts scores.parquet --capacity 400
-    graphcal alerts scores.parquet --class fraud --cost-alert 20 --cost-miss 900 --time day --label-delay 30d
+    graphcal alerts scores.parquet --class fraud --cost-alert 20 --cost-miss 900
+    graphcal alerts scores.parquet --time day --label-delay 30d --capacity 400
     """
     from graphcal.files import check_writable
     from graphcal.tables.score_column import look
