@@ -58,6 +58,7 @@ def test_dropout_is_drawn_from_the_generator_and_running_means_stay():
     assert model.training
 
 
+@needs_lab
 def test_calibrators_that_run_the_model_again():
     model = Weighted()
     out = observe(model, GRAPH)
@@ -77,6 +78,7 @@ def test_calibrators_that_read_more_than_logits_are_served(name):
     torch.testing.assert_close(served, calibrate(out), atol=1e-4, rtol=1e-4)
 
 
+@needs_lab
 def test_a_model_without_dropout_or_weights_says_so():
     class Plain(nn.Module):
         def __init__(self) -> None:
