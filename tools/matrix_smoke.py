@@ -28,7 +28,7 @@ SAID = (
 )
 
 
-def graphcal(*words: str) -> None:
+def command(*words: str) -> None:
     subprocess.run([Path(sys.executable).with_name("graphcal"), *words], check=True, stdout=subprocess.DEVNULL)
 
 
@@ -49,13 +49,13 @@ def main() -> None:
     import graphcal
 
     assert "site-packages" in graphcal.__file__, f"{graphcal.__file__} is not the installed package"
-    graphcal("--help")
-    graphcal("run", "--seeds", "1", "--calibrator", "ts,scar,isotonic", "--out", "report")
+    command("--help")
+    command("run", "--seeds", "1", "--calibrator", "ts,scar,isotonic", "--out", "report")
     assert Path("report/report.html").stat().st_size > 10_000
     assert {"ts", "scar", "isotonic"} <= set(json.loads(Path("report/results.json").read_text())["methods"])
     table_of_predictions(Path("predictions.csv"))
-    graphcal("calibrate", "predictions.csv", "--calibrator", "ts", "--out", "calibrated")
-    graphcal("score", "calibrated/calibrator.safetensors", "predictions.csv", "--out", "scored")
+    command("calibrate", "predictions.csv", "--calibrator", "ts", "--out", "calibrated")
+    command("score", "calibrated/calibrator.safetensors", "predictions.csv", "--out", "scored")
     calibration = graphcal.restore("calibrated/calibrator.safetensors")
     assert 2 < calibration.temperature < 4.5, (
         f"predictions that are three times too sure got T = {calibration.temperature}"
