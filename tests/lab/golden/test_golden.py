@@ -17,6 +17,7 @@ import pytest
 from graphcal.lab.bench.engines import Serial
 from graphcal.lab.bench.presets import build_preset
 from graphcal.lab.bench.session import Session
+from graphcal.methods import CALIBRATORS
 
 FILE = Path(__file__).with_name("golden.json")
 WITHIN = 1e-5
@@ -101,7 +102,8 @@ def records(folder: Path, backbone: str, methods: Mapping[str, Mapping[str, Any]
 @pytest.mark.parametrize("backbone", CASES)
 def test_records_have_not_moved(backbone, tmp_path):
     golden = json.loads(FILE.read_text(encoding="utf-8"))
-    for name, measured in records(tmp_path, backbone, CASES[backbone]).items():
+    methods = {name: one for name, one in CASES[backbone].items() if one["calibrator"] in CALIBRATORS}
+    for name, measured in records(tmp_path, backbone, methods).items():  # variants are in graphcal.lab.paper
         assert measured["changed"] == golden[name]["changed"], name
         for part in ("test", "unlabelled", "validation"):
             assert measured[part] == pytest.approx(golden[name][part], abs=WITHIN), f"{name} on {part} nodes"
