@@ -142,8 +142,8 @@ def explain(
     >>> import graphcal
     >>> data = graphcal.lab.synthetic(500, seed=0)
     >>> out = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=5), seeds=1)[0].outputs
-    >>> found = graphcal.lab.explain(out, 7, graphcal.TemperatureScaling().fit(out, on=data.val_mask))
-    >>> found.pred == int(out.pred[7]), found.calibrated > found.confidence, len(found.pushes_for)
+    >>> explanation = graphcal.lab.explain(out, 7, graphcal.TemperatureScaling().fit(out, on=data.val_mask))
+    >>> explanation.pred == int(out.pred[7]), explanation.calibrated > explanation.confidence, len(explanation.pushes_for)
     (True, True, 5)
     """
     return explain_many(out, [node], calibration, weight_decay, pushes)[0]

@@ -47,8 +47,8 @@ def cross_fit(
     >>> data = graphcal.lab.synthetic(600, seed=0)
     >>> training = graphcal.lab.Training(epochs=20)
     >>> run = graphcal.lab.train(data, training=training, seeds=[0])[0]
-    >>> found = graphcal.lab.cross_fit(data, training=training, folds=3)
-    >>> calibrate = graphcal.GraphScaling().fit(found.outputs, on=found.on)
+    >>> fitted = graphcal.lab.cross_fit(data, training=training, folds=3)
+    >>> calibrate = graphcal.GraphScaling().fit(fitted.outputs, on=fitted.on)
     >>> calibrate(run.outputs).shape
     torch.Size([600, 5])
     """
