@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from graphcal.lab.engine import operators
-from graphcal.observation.graph_parts import feature_matrix
+from graphcal.observation.batches import feature_matrix
 
 EDGES = torch.tensor([[0, 1, 1, 2, 3, 3, 0], [1, 0, 2, 1, 3, 0, 1]])  # a loop at 3, the edge 0 -> 1 twice, node 4 alone
 A = np.zeros((5, 5))

@@ -22,7 +22,7 @@ from graphcal.lab.engine.dropout import Dropout
 from graphcal.lab.engine.operators import plain_adjacency
 from graphcal.lab.engine.receptive import GraphInput, ReceptiveField, full_graph
 from graphcal.lab.engine.reweight import EdgeWeightedModel
-from graphcal.observation.graph_parts import feature_matrix
+from graphcal.observation.batches import feature_matrix
 from graphcal.observation.output_activation import read_traced
 from graphcal.observation.recorder import Recorder
 
