@@ -29,6 +29,7 @@ from graphcal.decisions.alerts import (
     PrecisionPromise,
     percent,
 )
+from graphcal.decisions.bounds import check_inclusion
 from graphcal.decisions.windows import QueueEstimate, WindowEstimate, cut_windows
 from graphcal.files import sha256_of, write_atomically
 from graphcal.metrics.row_comparison import FEWEST, compare_rows
@@ -555,9 +556,7 @@ def inclusion_of(
         return chance
     if inclusion is None:
         return None
-    chance = np.asarray(inclusion, dtype=np.float64).reshape(-1)
-    if chance.shape != values.shape or not ((chance > 0) & (chance <= 1)).all():
-        raise ValueError("Inclusion probabilities must be one number above 0 and at most 1 for each row.")
+    chance = check_inclusion(inclusion, len(values))
     mature = float((~young).mean())
     return chance if mature == 1 else np.where(chance >= 1, 1 - 1e-9, chance) * mature
 

@@ -23,6 +23,7 @@ from graphcal.decisions.alerts import Estimate
 from graphcal.decisions.bounds import Array
 
 WINDOWS = ("auto", "day", "week", "month")
+NUMBERS = ("threshold", "mean", "sent_share", "total", "certainty")
 MOST_VALUES = 12  # of a column of numbers that are windows each
 
 
@@ -112,11 +113,12 @@ class QueueEstimate:
         """Read what `to_dict` wrote."""
         try:
             shares = {name: Estimate(**entry[name]) for name in ("precision", "recall", "expected")}
-            numbers = {name: float(entry[name]) for name in ("threshold", "mean", "sent_share", "total", "certainty")}
+            numbers = {name: float(entry[name]) for name in NUMBERS}
             ends = [v for one in shares.values() for v in asdict(one).values() if v is not None]
             if not all(math.isfinite(v) and v >= 0 for v in (*ends, *numbers.values())):
                 raise ValueError
-            return cls(positive=str(entry["positive"]), **shares, **numbers)
+            fields: dict[str, Any] = {"positive": str(entry["positive"]), **shares, **numbers}
+            return cls(**fields)
         except (KeyError, TypeError, ValueError):
             raise ValueError(
                 "The estimates of alerts in the calibrator are damaged. Run graphcal alerts again."
