@@ -14,7 +14,7 @@ from graphcal.lab.bench.engines import Serial
 from graphcal.lab.bench.figures import figure_of, reliability_of
 from graphcal.lab.bench.session import Session
 from graphcal.metrics import reliability
-from graphcal.plots.figure import svg
+from graphcal.plots import svg
 
 
 @pytest.fixture

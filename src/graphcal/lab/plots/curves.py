@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphcal.lab.bench.comparisons import Ranks
-from graphcal.plots.measurement import ink
+from graphcal.plots import ink
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
