@@ -187,7 +187,19 @@ def read_preset(name: str) -> Preset:
         missing = [key for key in NEEDED if key not in text]
         if missing:
             raise ValueError(f"{path} lacks {', '.join(missing)}; a preset needs {', '.join(NEEDED)}")
-        return build_preset(path.stem, text)
+        return build_preset(path.stem, _with_defaults(text))
+
+
+def _with_defaults(text: Mapping[str, Any]) -> dict[str, Any]:
+    """A preset of one's own with the titles of calibrators, and NLL, ECE and accuracy side by side."""
+    from graphcal.methods import CALIBRATORS
+
+    named = text["methods"] if isinstance(text["methods"], list) else []
+    cards = {name: getattr(CALIBRATORS[name], "card", None) for name in named if name in CALIBRATORS}
+    titled = {name: {"title": card.title, "calibrator": name} for name, card in cards.items() if card}
+    metrics = ("nll", "ece", "accuracy") if text.get("kind", "table") == "table" else ()
+    beside = [metric for metric in metrics if metric != text.get("metric", "ece")]
+    return {"beside": beside, **text, "define": {**titled, **text.get("define", {})}}
 
 
 def build_preset(name: str, text: Mapping[str, Any]) -> Preset:
