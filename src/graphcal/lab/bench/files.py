@@ -27,7 +27,7 @@ from graphcal.lab.bench.presets import Preset
 from graphcal.lab.bench.records import Record
 from graphcal.lab.bench.tabulation import Entry, Row, Table, empty, marked_metrics, printed, with_marks
 from graphcal.metrics.names import metric_of
-from graphcal.plots.figure import svg
+from graphcal.plots import svg
 
 FIRST = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "nll", "brier", "signed_gap")
 ADDED = ("aurc", "eaurc", "coverage_at_5", "worst_slice")  # blank for records that were made before they were measured
@@ -218,7 +218,7 @@ def read_table(folder: Path, preset: Preset) -> Table:
         entries |= {blank.method: empty(preset, blank) for blank in blanks(preset) if blank.row == axis_values}
         marked = with_marks(preset, entries, _tests(tests.get(texts, []), marked_metrics(preset)))
         rows.append(Row(axis_values, {m: marked[m] for m in preset.methods if m in marked}, same_nodes=texts in tests))
-    return Table(preset, tuple(rows), None)
+    return Table(preset, tuple(rows))
 
 
 def read_lines(path: Path) -> list[dict[str, str]]:
