@@ -9,7 +9,7 @@ Facts are looked up with ``structure(data)``. Ten seeds on one graph share them:
 is dropped with it, and is rebuilt when its edges or its training mask change.
 
 The context of a graph-aware calibration is composed with `GraphSums`, which has three implementations: `MemorySums` (a sparse
-product), `TracedSums` (sums over edges, which every exporter supports) and `graphcal.tables.disk_contexts.DiskSums` (files).
+product), `TracedSums` (sums over edges, which every exporter supports) and `graphcal.tables.disk_sums.DiskSums` (files).
 """
 
 from __future__ import annotations

@@ -188,6 +188,36 @@ def test_windows_are_readable_at_80_columns(tmp_path):
     )
 
 
+def test_watch_expects_precision_of_a_later_month(tmp_path):
+    """Calibrate on one table, score another one with timestamps, and read what is expected of its months."""
+    write_scores(tmp_path / "s.parquet")
+    graphcal("alerts", tmp_path / "s.parquet", "--class", "fraud", "--capacity", 300, "--out", tmp_path / "out")
+    rng = np.random.default_rng(5)
+    day = np.datetime64("2026-11-02T00:03:56.466224") + rng.integers(0, 58 * 86400, 9000).astype("timedelta64[s]")
+    odds = rng.normal(-4, 1.8, 9000)
+    truth = rng.random(9000) < 1 / (1 + np.exp(-odds))
+    pq.write_table(pa.table({"score": 1 / (1 + np.exp(-odds - np.log(8.0))), "day": day}), tmp_path / "n.parquet")
+    code, text = graphcal("score", tmp_path / "out", tmp_path / "n.parquet", "--out", tmp_path / "scored")
+    assert code == 0, text
+    args = ["watch", tmp_path / "out", tmp_path / "scored", "--time", "day", "--window", "month"]
+    code, text = graphcal(*args)
+    assert code == 0, text
+    assert "fraud" in text
+    assert all(len(line) <= 80 and "…" not in line for line in text.splitlines())
+    months = [line.split()[0] for line in text.splitlines() if line.startswith("20")]
+    assert months == 2 * ["2026-11", "2026-12"]
+    record = json.loads((tmp_path / "out" / "results.json").read_text())
+    prob = pq.read_table(tmp_path / "scored").column("calibrated_prob").to_numpy()
+    for window in json.loads(graphcal(*args, "--json")[1])["windows"]:
+        inside = day.astype("datetime64[M]").astype(str) == window["name"]
+        sent = inside & (prob >= record["threshold"]["threshold"])
+        one = window["alerts"]
+        assert one["sent"] == sent.sum()
+        assert one["precision"]["low"] <= truth[sent].mean() <= one["precision"]["high"]
+        assert one["expected"]["low"] <= truth[inside].sum() <= one["expected"]["high"]
+        assert one["recall"]["low"] <= truth[sent].sum() / truth[inside].sum() <= one["recall"]["high"]
+
+
 def test_the_page_is_one_file_that_escapes_names():
     rng = np.random.default_rng(3)
     p = rng.beta(0.3, 6, 4000)

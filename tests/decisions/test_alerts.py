@@ -5,8 +5,15 @@ import pytest
 from scipy.stats import binom, hypergeom
 
 from graphcal.alert_table import alerts, duration
-from graphcal.decisions.alerts import LabelSample, fewest_positives, most_positives, needed_above
-from graphcal.decisions.bounds import fewest_errors, most_errors, share_interval
+from graphcal.decisions.alerts import LabelSample
+from graphcal.decisions.bounds import (
+    fewest_errors,
+    fewest_weighted,
+    labels_for_power,
+    most_errors,
+    most_weighted,
+    share_interval,
+)
 from graphcal.methods.positive_curves import after_shift, apply_curve, fit_curve
 from graphcal.tables.two_classes import average_precision, choose_curve
 
@@ -188,7 +195,7 @@ def test_weighted_bounds_hold_and_contain_the_weighted_estimate():
         chance = rng.uniform(0.1, 0.9, 400)
         positive = rng.random(400) < 0.3
         drawn = chance[(rng.random(400) < chance) & positive]
-        low, high = (bound(drawn, chance.min(), 400, 0.05) for bound in (fewest_positives, most_positives))
+        low, high = (bound(drawn, chance.min(), 400, 0.05) for bound in (fewest_weighted, most_weighted))
         missed += not low <= positive.sum() <= high
         assert low <= (1 / drawn).sum() <= high + 60
         assert high < 300  # says something
@@ -317,7 +324,7 @@ def test_lowest_cost_sends_rows_above_the_ratio_of_costs():
 
 
 def test_needed_labels_reach_the_power_and_one_less_does_not():
-    n = needed_above(0.05, true_share=0.5)
+    n = labels_for_power(0.05, true_share=0.5)
 
     def power(n):
         c = binom.ppf(0.05, n, 0.05)

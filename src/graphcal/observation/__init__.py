@@ -24,9 +24,18 @@ from torch_geometric.data import Data, HeteroData
 from graphcal.checks import as_float, check_logits, normalisation_of
 from graphcal.core import FinalLayer, Outputs
 from graphcal.observation.batches import by_batches, by_layers
-from graphcal.observation.calls import Call, called, evaluating, picked, unwrapped, weighted_call, weighted_data
+from graphcal.observation.calls import (
+    Call,
+    called,
+    evaluating,
+    homogeneous,
+    picked,
+    type_of,
+    unwrapped,
+    weighted_call,
+    weighted_data,
+)
 from graphcal.observation.final_layer import search
-from graphcal.observation.graph_inputs import homogeneous, type_of
 from graphcal.observation.handle import ObservedModel, in_single_precision
 from graphcal.observation.output_activation import Read, read_logits, read_traced, two_columns
 from graphcal.observation.recorder import Recorder

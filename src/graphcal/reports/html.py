@@ -2,12 +2,16 @@
 
 `build(results)` returns the HTML. The page's numbers are embedded as JSON; `page.js` draws from them, so that method and
 binning can be switched where the page is read; `decisions.js` moves the error target, `map.js` draws the probability map.
-Style and scripts are files beside this one, inlined as one block each when the page is made.
+Style and scripts are files beside this one, inlined as one block each when the page is made. A content security policy allows
+them by the SHA-256 of their text, so that a script that gets into the page in any other way does not run.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import re
 from dataclasses import fields
 from functools import cache
 from importlib.resources import files
@@ -18,9 +22,40 @@ from jinja2 import Environment, FunctionLoader, select_autoescape
 from graphcal.metrics.comparison import holm
 from graphcal.metrics.names import METRICS, Metric
 from graphcal.metrics.sample_size import LabelLimit
-from graphcal.pages import with_policy
 from graphcal.records import checked
 from graphcal.reports import wording
+
+CHARSET = '<meta charset="utf-8">'
+
+
+def with_policy(page: str) -> str:
+    """The page with its policy in the head, after the character set.
+
+    >>> page = '<html><head><meta charset="utf-8"></head><body><script>draw()</script></body></html>'
+    >>> "script-src 'sha256-" in with_policy(page)
+    True
+    """
+    if CHARSET not in page:
+        raise ValueError(f"a page needs {CHARSET} in its head, where the policy belongs")
+    rules = [
+        "default-src 'none'",
+        f"script-src {_sources(page, 'script')}",
+        f"style-src {_sources(page, 'style')}",
+        "style-src-attr 'unsafe-inline'",  # the length of a bar
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{"; ".join(rules)}">'
+    return page.replace(CHARSET, f"{CHARSET}\n{meta}", 1)
+
+
+def _sources(page: str, tag: str) -> str:
+    """The texts of all elements of that name, as hashes; 'none' without any."""
+    texts = re.findall(rf"<{tag}\b[^>]*>(.*?)</{tag}>", page, flags=re.DOTALL)
+    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in dict.fromkeys(texts))
+    return " ".join(f"'sha256-{one}'" for one in hashes) or "'none'"
+
 
 TABLE_METRICS = ("accuracy", "nll", "ece", "ece_floor", "true_error", "brier", "coverage_at_5", "worst_slice")
 CHANGED = 5  # nodes that changed most

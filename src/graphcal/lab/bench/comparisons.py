@@ -13,10 +13,6 @@ all K (K - 1) / 2 pairs of the row, and not only for the K - 1 that contain it (
 from the best in 18 % of the rows.
 Over graphs (`over_graphs`): each graph gives one difference, its rows averaged, because rows of one graph share test nodes;
 under the null hypothesis its sign is a coin.
-Over many graphs (`rank_methods`, Demšar 2006, JMLR 7): on each of T graphs the k methods are ranked, the best 1, ties shared.
-Friedman's test asks whether ranks differ at all. Two methods differ when their mean ranks are further apart than Nemenyi's
-critical difference
-    CD = q_α √(k (k + 1) / (6 T)),     q_α the studentised range over √2.
 """
 
 from __future__ import annotations
@@ -35,47 +31,9 @@ from graphcal.metrics.comparison import holm, sampling_errors
 from graphcal.metrics.floor import ROUNDING, seeded
 from graphcal.metrics.names import metric_of
 
-
-@dataclass(frozen=True)
-class Ranks:
-    """Mean ranks, best first."""
-
-    names: tuple[str, ...]
-    mean: tuple[float, ...]
-    critical_difference: float
-    p: float  # of Friedman's test that all methods are equal
-    tasks: int
-
-    def alike(self) -> list[tuple[int, int]]:
-        """Longest runs of methods that cannot be told apart, as (first, last)."""
-        runs: list[tuple[int, int]] = []
-        for i in range(len(self.mean)):
-            j = max(k for k in range(len(self.mean)) if self.mean[k] - self.mean[i] <= self.critical_difference)
-            if j > i and (not runs or j > runs[-1][1]):
-                runs.append((i, j))
-        return runs
-
-
-def rank_methods(scores: Mapping[str, Sequence[float]], level: float = 0.95) -> Ranks:
-    """Ranks of methods from their score on each task, smaller is better."""
-    lengths = {len(v) for v in scores.values()}
-    if len(scores) < 3 or len(lengths) != 1 or lengths.pop() < 2:
-        raise ValueError("ranks need three methods or more with scores on the same two tasks or more")
-    names = list(scores)
-    table = np.array([scores[n] for n in names], dtype=float)  # (k, T)
-    k, T = table.shape
-    rank = np.apply_along_axis(stats.rankdata, 0, table).mean(axis=1)
-    q = stats.studentized_range.ppf(level, k, np.inf) / np.sqrt(2)
-    cd = float(q * np.sqrt(k * (k + 1) / (6 * T)))
-    order = np.argsort(rank, kind="stable")
-    p = float(stats.friedmanchisquare(*table).pvalue)
-    return Ranks(tuple(names[i] for i in order), tuple(float(rank[i]) for i in order), cd, p, T)
-
-
 LEVEL = 0.05
 DRAWS = 200  # enough for the standard error of one run among several
 DRAWS_TOGETHER = 1000  # of all runs together
-FEWEST_GRAPHS = 5  # with fewer, mean ranks tell nothing apart
 
 
 @dataclass(frozen=True)
@@ -170,11 +128,3 @@ def marks_of(best: str, others: Mapping[str, Difference]) -> dict[str, str]:
     if all(d.real for d in others.values()):
         return {best: "bold"}
     return dict.fromkeys([best, *(m for m, d in others.items() if not d.real)], "italic")
-
-
-def ranks_of(table: Sequence[Mapping[str, float]], metric: str) -> Ranks | None:
-    """Mean ranks over graphs, each a value for every method; None for fewer than three methods or five graphs."""
-    if len(table) < FEWEST_GRAPHS or len(table[0]) < 3:
-        return None
-    cost = metric_of(metric).cost
-    return rank_methods({method: [cost(row[method]) for row in table] for method in table[0]}, 1 - LEVEL)

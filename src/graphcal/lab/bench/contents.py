@@ -1,4 +1,4 @@
-"""Contents of a table's page: the grid of the paper or a list of methods for each row, summary over graphs, ranks, seconds.
+"""Contents of a table's page: the grid of the paper or a list of methods for each row, summary over graphs, seconds.
 
 A preset may ask for a summary over all its graphs:
 
@@ -267,7 +267,7 @@ def table_blocks(table: Table) -> list[Block]:
     body = list_blocks(table, notes) if table.preset.kind == "list" else _grid_blocks(table, notes)
     same = ", ".join(f"{axis_title(n)} {v}" for n, v in table.rows[0].axis_values.items() if n not in table.axes)
     about = f"Source: {table.preset.source}. {table.preset.caption}".strip() + (f" Everywhere: {same}." if same else "")
-    blocks = [Heading(1, table.preset.title), paragraph(about), *summary_blocks(table), *body, *_rank_blocks(table)]
+    blocks = [Heading(1, table.preset.title), paragraph(about), *summary_blocks(table), *body]
     return [*blocks, Notes(notes.lines)] if notes.lines else blocks
 
 
@@ -350,19 +350,6 @@ def _cell(entry: Entry | None, metric: str, notes: Footnotes) -> Text:
         small.append(paper + (" ≠" if entry.differs(metric) else ""))
     style = "bold" if entry.best else "italic" if entry.tied else ""
     return Text(entry.plus_minus(metric), style, notes.refer(entry.remarks), tuple(small))
-
-
-def _rank_blocks(table: Table) -> list[Block]:
-    ranks = table.ranks
-    if ranks is None:
-        return []
-    body = [cells([table.preset.title_of(m), f"{mean:.2f}"]) for m, mean in zip(ranks.names, ranks.mean)]
-    text = (
-        f"Over {ranks.tasks} graphs, the rows of each averaged; two methods whose mean ranks differ by less than the "
-        f"critical difference {ranks.critical_difference:.2f} (Nemenyi, {LEVEL:.0%}) are not significantly different. "
-        f"Friedman: p = {ranks.p:.2g}."
-    )
-    return [Heading(2, "Mean ranks"), Grid(["method", "mean rank"], body), paragraph(text)]
 
 
 def seconds_blocks(table: Table, level: int = 1) -> list[Block]:

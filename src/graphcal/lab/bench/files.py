@@ -224,7 +224,7 @@ def read_table(folder: Path, preset: Preset) -> Table:
         entries |= {blank.method: empty(preset, blank) for blank in blanks(preset) if blank.row == axis_values}
         marked = with_marks(preset, entries, _tests(tests.get(texts, []), marked_metrics(preset)))
         rows.append(Row(axis_values, {m: marked[m] for m in preset.methods if m in marked}, same_nodes=texts in tests))
-    return Table(preset, tuple(rows), None)
+    return Table(preset, tuple(rows))
 
 
 def read_lines(path: Path) -> list[dict[str, str]]:

@@ -8,8 +8,7 @@ f are a constant and the standardized covariates, v1 and v2 the neighbours' opin
 representation and of the inputs (`columns`).
 
 ``predictions="keep"``: p is projected onto the distributions that keep the prediction, its largest entry t becomes
-sigmoid(a logit t + b), a > 0, and the others are rescaled. Where another class is then ahead of t, the result is halfway
-(geometric mean) between the projection, of lowest NLL, and the distribution that caps the others at t, whose confidence is right.
+sigmoid(a logit t + b), a > 0, the others are rescaled, and the result is projected again.
 
 Levels: logits and edges; and hidden representation and inputs, where the fit had them. A row without those columns (NaN) gets the
 first level; a row whose neighbourhood is unknown gets p_ts.
@@ -183,8 +182,7 @@ def kept(log_probs: Tensor, top: Tensor, sigmoid: Tensor) -> Tensor:
     projected = pooled(log_probs, top)
     odds, rest = top_odds(projected, top)
     odds = sigmoid[0] * odds + sigmoid[1]
-    moved = torch.where(top, logsigmoid(odds), projected - rest + logsigmoid(-odds))
-    return (0.5 * (pooled(moved, top) + capped(moved, top))).log_softmax(0)
+    return pooled(torch.where(top, logsigmoid(odds), projected - rest + logsigmoid(-odds)), top)
 
 
 def top_odds(log_probs: Tensor, top: Tensor) -> tuple[Tensor, Tensor]:
@@ -207,17 +205,3 @@ def pooled(log_probs: Tensor, top: Tensor) -> Tensor:
         if not _is_traced(probs) and torch.equal(before, level):
             break
     return torch.where((probs > level) | (top & (level > mine)), level.log(), log_probs)
-
-
-def capped(log_probs: Tensor, top: Tensor) -> Tensor:
-    """The same distributions with no entry above that of ``top``, at least 1 / C; the excess goes to the rest in proportion."""
-    probs = log_probs.exp()
-    most = (probs * top).sum(0).clamp(min=1 / len(probs))
-    others = full = torch.where(top, 0.0, probs)
-    for _ in range(len(probs) - 1):
-        rest = torch.where(full >= most, 0.0, others)
-        room = 1 - most * (1 + (full >= most).sum(0))
-        before, full = full, torch.where(full >= most, most, rest * (room / rest.sum(0).clamp(min=1e-30)))
-        if not _is_traced(probs) and torch.equal(before, full):
-            break
-    return torch.where(top, most, torch.minimum(full, most)).clamp(min=1e-30).log()
