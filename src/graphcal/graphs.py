@@ -138,6 +138,12 @@ class Structure:
         near[self.edge_index[1][self.train_mask[self.edge_index[0]]]] = True
         return near & ~self.train_mask
 
+    @cached_property
+    def hierarchies(self) -> Tensor:  # (16, N) communities of four random hierarchies, from fine to coarse in each
+        from graphcal.communities import hierarchies  # imports scipy
+
+        return torch.from_numpy(hierarchies(self.edge_index.cpu(), self.num_nodes))
+
     def neighbour_sum(self, values: Tensor) -> Tensor:
         """Sum of ``values`` (N, D) over the neighbours."""
         with without_autocast(values.device):  # there is no sparse product in half precision

@@ -366,3 +366,19 @@ def test_spans_of_time():
     assert duration("30d") == np.timedelta64(30, "D")
     with pytest.raises(ValueError, match="time span 'soon'"):
         duration("soon")
+
+
+def test_graph_scaling_is_right_for_rows_drawn_with_different_chances():
+    """Labels come from a channel with more positives, which scores and edges do not tell; their rate is that of all rows."""
+    rng = np.random.default_rng(18)
+    odds, _ = scored_rows(rng, 0.1, 4000)
+    channel = rng.random(4000) < 0.3
+    truth = rng.random(4000) < 1 / (1 + np.exp(-(odds + np.where(channel, 2.0, -1.0))))
+    ends = [np.concatenate([rng.choice(np.flatnonzero(truth == k), 3000) for k in (0, 1)]) for _ in range(2)]
+    edges = np.stack([np.concatenate(ends), np.concatenate(ends[::-1])])
+    chance = np.where(channel, 0.8, 0.2)
+    y = np.where(rng.random(4000) < chance, truth, -1)
+    assert truth[y >= 0].mean() > 1.4 * truth.mean()
+    queue = alerts(odds, y, kind="logits", edges=edges, inclusion=chance, capacity=100)
+    assert queue.choice.name == "graph-scaling"
+    assert queue.probability.mean() == pytest.approx(truth.mean(), rel=0.15)

@@ -18,9 +18,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from graphcal.lab.bench.comparisons import LEVEL, over_graphs
+from graphcal.lab.bench.comparisons import LEVEL, MARGIN, over_graphs
 from graphcal.lab.bench.document import Block, Footnotes, Grid, Heading, Notes, Paragraph, Text, cells, paragraph
-from graphcal.lab.bench.equivalence import MARGIN
 from graphcal.lab.bench.presets import matches
 from graphcal.lab.bench.tabulation import Entry, Row, Table, number
 from graphcal.metrics.comparison import holm

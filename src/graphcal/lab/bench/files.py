@@ -27,7 +27,7 @@ from graphcal.lab.bench.presets import Preset
 from graphcal.lab.bench.records import Record
 from graphcal.lab.bench.tabulation import Entry, Row, Table, empty, marked_metrics, printed, with_marks
 from graphcal.metrics.names import metric_of
-from graphcal.plots.figure import svg
+from graphcal.plots import svg
 
 FIRST = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "nll", "brier", "signed_gap")
 ADDED = ("aurc", "eaurc", "coverage_at_5", "worst_slice")  # blank for records that were made before they were measured

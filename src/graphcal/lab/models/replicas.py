@@ -33,8 +33,7 @@ from graphcal.lab.engine.dropout import Dropout
 from graphcal.lab.engine.receptive import GraphInput, ReceptiveField, full_graph
 from graphcal.lab.engine.sparse import Sparse, plain_adjacency, symmetric
 from graphcal.observation.batches import feature_matrix
-from graphcal.observation.output_activation import read_traced
-from graphcal.observation.recorder import Recorder
+from graphcal.observation.recorder import Recorder, read_traced
 
 
 class WeightedSparse(Sparse):
