@@ -22,7 +22,7 @@ from graphcal.files import RUNS
 from graphcal.lab.bench.presets import Preset, matches
 from graphcal.lab.bench.spec import Cell, RunId, TrainingGroup
 from graphcal.lab.datasets.protocols import PROTOCOLS
-from graphcal.lab.training import Training, published
+from graphcal.lab.training import Retraining, Training, published
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics.bins import BINS
 
@@ -47,6 +47,7 @@ class SlotSettings:
     settings: Mapping[str, Any] = field(default_factory=dict)  # fields of the calibrator's recipe
     search: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # fields of `Training`: values to choose among
     bind: Mapping[str, str] = field(default_factory=dict)  # axis -> TABLE.FIELD that takes its value
+    runs: int = RUNS  # at most; fewer for a method that takes long
 
 
 FIELDS = dataclasses.fields(SlotSettings)
@@ -96,11 +97,12 @@ def make_cells(settings: SlotSettings, row: Mapping[str, Any], runs: int) -> Ite
     wanted = settings.search  # none: one candidate, nothing to choose
     candidates = [dict(zip(wanted, values)) for values in itertools.product(*wanted.values())]
     given = {**_published_weights(settings, row), **settings.settings}
+    runs = min(runs, settings.runs)
     for first in range(0, runs, settings.block):
         together = tuple(run_id(number, settings) for number in range(first, first + settings.block))
         groups = tuple(_group(settings, row, searched, together) for searched in candidates)
         for run in together[: runs - first]:
-            fields = _recipe_fields(settings.calibrator, given, run[1])
+            fields = _recipe_fields(settings.calibrator, given, groups[0], run[1])
             yield Cell(
                 groups, run, settings.calibrator, fields, settings.stop, settings.bins, row.get("fit_labels", 0)
             )  # fmt: skip
@@ -147,17 +149,28 @@ def _published_weights(settings: SlotSettings, row: Mapping[str, Any]) -> dict[s
     return dict(weights)
 
 
-def _recipe_fields(name: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def recipe_class(name: str) -> Any:
+    """The frozen dataclass of a calibrator, or of ``retraining``."""
+    return Retraining if name == "retraining" else CALIBRATORS[name]
+
+
+def _recipe_fields(name: str, settings: Mapping[str, Any], group: TrainingGroup, seed: int) -> dict[str, Any]:
     """Every field of the recipe. One that draws random numbers takes the run's seed, unless the preset gives another."""
-    cls: Any = CALIBRATORS[name]  # a frozen dataclass
+    cls = recipe_class(name)
     fields = {f.name for f in dataclasses.fields(cls)}
     unknown = set(settings) - fields
     if unknown:
         raise ValueError(
             f"calibrator {name!r} has no setting {', '.join(sorted(unknown))}; it has {', '.join(sorted(fields))}"
         )
-    seeded = {"seed": seed} if "seed" in fields else {}
-    return dataclasses.asdict(cls(**{**seeded, **settings}))
+    from_run = {
+        "seed": seed,
+        "backbone": group.backbone,
+        "architecture": group.architecture,
+        "training": group.training,
+    }
+    from_run = {key: value for key, value in from_run.items() if key == "seed" or cls is Retraining}
+    return dataclasses.asdict(cls(**{**{k: v for k, v in from_run.items() if k in fields}, **settings}))
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ _GRAPHDATA = ("the collection EdisonLeeeee/GraphData", "MIT (repository EdisonLe
 _CORA_ML = ("Bojchevski & Günnemann 2018 (arXiv:1707.03815)", _GRAPHDATA[1])
 _TOLOKERS = ("Platonov et al. 2023 (arXiv:2302.11640)", _GEOM[1])
 _PAGES = ("Facebook page network, MUSAE, Rozemberczki et al. 2021 (arXiv:1909.13021)", "GPL-3.0 (repository MUSAE)")
+_DEBIAN = ("binary packages of a Debian release (amd64, main)", "free metadata of the Debian project")
 _LINKX = ("LINKX, Lim et al. 2021 (arXiv:2110.14446), on ogbn-arxiv (arXiv:2005.00687)", "ODC-BY (OGB)")
 
 NAMES: Mapping[str, CatalogEntry] = MappingProxyType(
@@ -127,6 +128,8 @@ NAMES: Mapping[str, CatalogEntry] = MappingProxyType(
             11758, 1038000, 10, 2, "per-class", *_TOLOKERS,
             content="47fc72a3389b6062b51c406ef07ce265a852f834efa3939aa038dd9ce433e0ae",
         ),
+        "debian-bullseye": CatalogEntry(57727, 514560, 2000, 51, "natural", *_DEBIAN),
+        "debian-bookworm": CatalogEntry(62685, 567184, 2000, 51, "natural", *_DEBIAN),
     }
 )  # fmt: skip
 

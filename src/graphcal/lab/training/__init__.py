@@ -6,6 +6,7 @@ from graphcal.lab.training.decay_groups import param_groups
 from graphcal.lab.training.ensembles import ensemble, mc_dropout
 from graphcal.lab.training.loaders import NeighborSampler
 from graphcal.lab.training.losses import AULS, CrossEntropy
+from graphcal.lab.training.retraining import Retraining, retrain
 from graphcal.lab.training.settings import TRAININGS, Published, Replica, Training, default_training, published
 from graphcal.lab.training.trainer import Run, train, train_replicas
 
@@ -18,6 +19,7 @@ __all__ = [
     "NeighborSampler",
     "Published",
     "Replica",
+    "Retraining",
     "Run",
     "Training",
     "cross_fit",
@@ -26,6 +28,7 @@ __all__ = [
     "mc_dropout",
     "param_groups",
     "published",
+    "retrain",
     "train",
     "train_replicas",
 ]
