@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from small_session import small_session
 
-from graphcal.lab.bench.comparisons import against, best_of, from_the_best, over_graphs, p_value, p_values, ranks_of
+from graphcal.lab.bench.comparisons import against, best_of, from_the_best, over_graphs, p_value, p_values
 from graphcal.lab.bench.session import Session
 
 
@@ -106,17 +106,6 @@ def test_differences_have_the_sign_of_the_metric(session: Session) -> None:
 def test_two_methods_are_compared_with_the_best_as_with_a_reference(session: Session) -> None:
     keys = {m: [one.cell.key for one in session.slots if one.method == m] for m in ("uncal", "ts")}
     assert best_of(keys, session.store, "nll") == ("ts", against("ts", keys, session.store, "nll"))
-
-
-def test_ranks() -> None:
-    table = [{"a": 1.0, "b": 2.0, "c": 3.0}, {"a": 1.0, "b": 3.0, "c": 2.0}] * 3
-    found = ranks_of(table, "ece")
-    assert found is not None
-    assert dict(zip(found.names, found.mean)) == {"a": 1.0, "b": 2.5, "c": 2.5}
-    turned = ranks_of(table, "accuracy")
-    assert turned is not None
-    assert dict(zip(turned.names, turned.mean))["a"] == 3.0
-    assert ranks_of(table[:4], "ece") is None, "four graphs rank nothing"
 
 
 @pytest.mark.parametrize(

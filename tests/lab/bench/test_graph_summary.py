@@ -29,7 +29,7 @@ def table(rows: list[tuple[str, str, dict[int, float], dict[int, float]]]) -> Ta
         Row({"labels": labels, "dataset": graph}, {"ours": entry(a), "theirs": entry(b)})
         for labels, graph, a, b in rows
     ]
-    return Table(build_preset("small", PRESET), tuple(made), None)
+    return Table(build_preset("small", PRESET), tuple(made))
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from torch_geometric.data import Data
 
 from graphcal.core import Calibration, Needs, Outputs, fitted_on, fitting_nodes
 from graphcal.lab.models import BACKBONES, Backbone
-from graphcal.lab.training.cross_fitting import stratified_folds
-from graphcal.lab.training.ensembles import log_mean
+from graphcal.lab.training.cross_fitting import log_mean, stratified_folds
 from graphcal.lab.training.settings import Replica, Training
 from graphcal.lab.training.trainer import train_replicas
 from graphcal.methods.temperature import TemperatureScaling
