@@ -5,8 +5,15 @@ import pytest
 from scipy.stats import binom, hypergeom
 
 from graphcal.alert_table import alerts, duration
-from graphcal.decisions.alerts import LabelSample, fewest_positives, most_positives, needed_above
-from graphcal.decisions.bounds import fewest_errors, most_errors, share_interval
+from graphcal.decisions.alerts import LabelSample
+from graphcal.decisions.bounds import (
+    fewest_errors,
+    fewest_weighted,
+    labels_for_power,
+    most_errors,
+    most_weighted,
+    share_interval,
+)
 from graphcal.methods.positive_curves import after_shift, apply_curve, fit_curve
 from graphcal.tables.two_classes import average_precision, choose_curve
 
@@ -188,7 +195,7 @@ def test_weighted_bounds_hold_and_contain_the_weighted_estimate():
         chance = rng.uniform(0.1, 0.9, 400)
         positive = rng.random(400) < 0.3
         drawn = chance[(rng.random(400) < chance) & positive]
-        low, high = (bound(drawn, chance.min(), 400, 0.05) for bound in (fewest_positives, most_positives))
+        low, high = (bound(drawn, chance.min(), 400, 0.05) for bound in (fewest_weighted, most_weighted))
         missed += not low <= positive.sum() <= high
         assert low <= (1 / drawn).sum() <= high + 60
         assert high < 300  # says something
@@ -317,7 +324,7 @@ def test_lowest_cost_sends_rows_above_the_ratio_of_costs():
 
 
 def test_needed_labels_reach_the_power_and_one_less_does_not():
-    n = needed_above(0.05, true_share=0.5)
+    n = labels_for_power(0.05, true_share=0.5)
 
     def power(n):
         c = binom.ppf(0.05, n, 0.05)
@@ -358,3 +365,19 @@ def test_spans_of_time():
     assert duration("30d") == np.timedelta64(30, "D")
     with pytest.raises(ValueError, match="time span 'soon'"):
         duration("soon")
+
+
+def test_graph_scaling_is_right_for_rows_drawn_with_different_chances():
+    """Labels come from a channel with more positives, which scores and edges do not tell; their rate is that of all rows."""
+    rng = np.random.default_rng(18)
+    odds, _ = scored_rows(rng, 0.1, 4000)
+    channel = rng.random(4000) < 0.3
+    truth = rng.random(4000) < 1 / (1 + np.exp(-(odds + np.where(channel, 2.0, -1.0))))
+    ends = [np.concatenate([rng.choice(np.flatnonzero(truth == k), 3000) for k in (0, 1)]) for _ in range(2)]
+    edges = np.stack([np.concatenate(ends), np.concatenate(ends[::-1])])
+    chance = np.where(channel, 0.8, 0.2)
+    y = np.where(rng.random(4000) < chance, truth, -1)
+    assert truth[y >= 0].mean() > 1.4 * truth.mean()
+    queue = alerts(odds, y, kind="logits", edges=edges, inclusion=chance, capacity=100)
+    assert queue.choice.name == "graph-scaling"
+    assert queue.probability.mean() == pytest.approx(truth.mean(), rel=0.15)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from known_truth import confidences, draw
 
-from graphcal.metrics.group_gaps import corrected_gaps, gaps_of, without_noise, worst_gap
+from graphcal.metrics.scores import corrected_gaps, gaps_of, without_noise, worst_gap
 
 
 def numbers(*values):

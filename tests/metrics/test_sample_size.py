@@ -6,7 +6,7 @@ from known_truth import predictions
 from test_comparison import pairs
 
 from graphcal.metrics import label_limit, nodes_needed, reliability
-from graphcal.metrics.sample_size import limit_in_bins
+from graphcal.metrics.floor import limit_in_bins
 
 
 def test_nodes_needed_gives_the_promised_power():

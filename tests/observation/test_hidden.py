@@ -123,7 +123,7 @@ def test_a_sampled_batch_gives_the_rows_of_its_nodes(seeds_only):
 
 
 def test_layer_by_layer_gives_the_same_representation(monkeypatch):
-    monkeypatch.setattr("graphcal.observation.target_chunks.EDGES", 100)
+    monkeypatch.setattr("graphcal.observation.batches.EDGES", 100)
     model = build(HEADS["models.GCN"])
     torch.testing.assert_close(observe(model, GRAPH, layerwise=True).hidden, observe(model, GRAPH).hidden)
 

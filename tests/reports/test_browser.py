@@ -10,6 +10,8 @@ from graphcal.reports import report
 from graphcal.reports.maps import unpacked
 from sample_results import sample_results
 
+pytestmark = pytest.mark.browser
+
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 

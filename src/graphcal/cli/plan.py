@@ -42,10 +42,11 @@ def plan(
             f"--true-error {true_error:g} is not below --max-error {max_error:g}: no number of labels can show it."
         )
 
-    from graphcal.decisions.alerts import needed_above, percent
+    from graphcal.decisions.alerts import percent
+    from graphcal.decisions.bounds import labels_for_power
 
     rates = [share * max_error for share in SHARES] if true_error is None else [true_error]
-    labels = [needed_above(max_error, certainty, rate / max_error, power) for rate in rates]
+    labels = [labels_for_power(max_error, certainty, rate / max_error, power) for rate in rates]
     rows = [{"true_error": rate, "labels": n, "drawn_from_all": math.ceil(n / zone)} for rate, n in zip(rates, labels)]
     if json:
         goal = {"max_error": max_error, "certainty": certainty, "power": power, "zone": zone}

@@ -10,9 +10,7 @@ The labelled positives are a random draw of all T positives, so with e_a of e ab
 
 Equal chances in groups.  Rows with the same inclusion probability π are a random draw of their group: an interval per group at a
 share of the risk, added. "Reviewed if score > t, plus 2 % at random" is such a design. Other known π >= 0.05, independent draws:
-    Π_i E[exp(-λ_i I_i)] = (1 - κ)^E   over the E positives, for   λ_i = -ln(1 - κ / π_i),      κ < min π
-so M(E) = exp(-T) / (1 - κ)^E, T = Σ λ_i over labelled positives, has mean 1 at the true E, and so has its average over several κ:
-E is at most the largest number with average M < 1/δ (Markov). With κ < 0 the same inequality bounds E from below.
+the weighted bounds of `bounds`.
 
 Closing.  Rows are closed from the lowest score up. "More than a share β of the positives is closed" is tested for growing sets,
 in this fixed order, until the first test fails (fixed-sequence testing, arXiv:2110.01052). Precision is promised in the same way
@@ -30,13 +28,20 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import bdtr, bdtrik
 
-from graphcal.decisions.bounds import Array, fewest_errors, labels_needed, most_errors, realised_certified
+from graphcal.decisions.bounds import (
+    LEAST_INCLUSION,
+    Array,
+    fewest_errors,
+    fewest_weighted,
+    labels_for_power,
+    labels_needed,
+    most_errors,
+    most_weighted,
+    realised_certified,
+)
 
-LEAST_INCLUSION = 0.05  # below a weighted bound says nothing
 MOST_GROUPS = 4  # of equal inclusion probability that are bounded one by one
-KAPPAS = (0.01, 0.03, 0.1, 0.3, 0.6, 0.9)  # shares of min π
 SHRINK = 20  # labels at which the correction of an estimate counts half
 STEPS = 100  # sets that a walk tests
 STARTS = (1.5, 4.0, 12.0)  # of the walk for precision: expected labels, in multiples of the smallest useful number
@@ -59,6 +64,24 @@ class Estimate:
         if self.low is None or self.high is None:
             return f"{value} %"
         return f"{value} % ({percent(self.low)} to {percent(self.high)})"
+
+    def count_text(self) -> str:
+        """As a number of rows: "420 (380 to 465)", short enough for a table."""
+        if self.low is None or self.high is None:
+            return thousands(self.value)
+        return f"{thousands(self.value)} ({thousands(self.low)} to {thousands(self.high)})"
+
+
+def thousands(count: float) -> str:
+    """A count in at most six characters.
+
+    >>> thousands(9876.2), thousands(45678), thousands(3.21e6)
+    ('9,876', '45.7k', '3.21M')
+    """
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= max(unit, 9999.5):
+            return f"{count / unit:.3g}{name}" if count < 999.5 * unit else f"{count / unit:.0f}{name}"
+    return f"{count:,.0f}"
 
 
 def percent(share: float) -> str:
@@ -223,8 +246,8 @@ class LabelSample:
                 return None
             drawn, seen = pi[self.positive[a:b]], int(self.positive[a:b].sum())
             most = int((~self.labelled[a:b]).sum())
-            high[j] = np.clip(most_positives(drawn, pi.min(), b - a, risk / 2) - seen, 0, most)
-            low[j] = np.clip(fewest_positives(drawn, pi.min(), b - a, risk / 2) - seen, 0, most)
+            high[j] = np.clip(most_weighted(drawn, pi.min(), b - a, risk / 2) - seen, 0, most)
+            low[j] = np.clip(fewest_weighted(drawn, pi.min(), b - a, risk / 2) - seen, 0, most)
         return low, high
 
     # Precision and recall
@@ -296,7 +319,7 @@ class LabelSample:
                 break
             rows = np.unique(np.linspace(max(first, 1), self.num_unlabelled, STEPS).astype(np.int64))
             best = max(best, walk(rows, lambda some: self._is_precise(some, precision, risk)))
-        missing = 0 if best else max(0, needed_above(1 - precision, self.certainty) - self._labels_where(precision))
+        missing = 0 if best else max(0, labels_for_power(1 - precision, self.certainty) - self._labels_where(precision))
         return PrecisionPromise(precision, self.certainty, best, missing)
 
     def _is_precise(self, rows: Array, precision: float, risk: float) -> Array:
@@ -370,117 +393,3 @@ def _clipped(value: float, ends: tuple[float, float] | None) -> Estimate:
         return Estimate(value)
     low, high = float(np.clip(ends[0], 0, 1)), float(np.clip(ends[1], 0, 1))
     return Estimate(min(max(value, low), high), low, high)
-
-
-# Known inclusion probabilities
-
-
-def most_positives(drawn: Array, least: float, rows: int, risk: float) -> int:
-    """Upper bound of the positives among ``rows`` rows, from the inclusion probabilities of the labelled ones.
-
-    ``least`` is the smallest inclusion probability of the rows.
-    """
-    kappa = np.array(KAPPAS) * least
-    log_m = np.log1p(-kappa[:, None] / drawn[None, :]).sum(axis=1)  # -T for each κ
-    return _last(lambda E: _log_mean(log_m - E * np.log1p(-kappa)) < -math.log(risk), len(drawn), rows)
-
-
-def fewest_positives(drawn: Array, least: float, rows: int, risk: float) -> int:
-    """Lower bound of the positives among ``rows`` rows."""
-    kappa = np.array(KAPPAS) * least
-    log_m = np.log1p(kappa[:, None] / drawn[None, :]).sum(axis=1)
-    first = _last(lambda E: _log_mean(log_m - E * np.log1p(kappa)) >= -math.log(risk), len(drawn) - 1, rows)
-    return min(first + 1, rows)
-
-
-def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The largest number in low..high up to which ``holds``, which is true from low on and then false; low where it never is."""
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle - 1)
-    return low
-
-
-def _log_mean(logs: Array) -> float:
-    top = float(logs.max())
-    return top + math.log(float(np.exp(logs - top).mean()))
-
-
-# Windows of time
-
-
-@dataclass(frozen=True)
-class WindowEstimate:
-    """Unlabelled rows of a window of time: expected positives, precision and recall at the chosen threshold."""
-
-    name: str
-    rows: int
-    sent: int  # rows above the threshold
-    expected: Estimate  # number of positives
-    precision: Estimate | None  # None where no row is sent
-    recall: Estimate | None
-    drift: str = ""  # how its scores differ from those of the fitting period
-
-    def to_dict(self) -> dict[str, Any]:
-        inner = {"expected": self.expected.to_dict()}
-        shares = {"precision": self.precision, "recall": self.recall}
-        return {**asdict(self), **inner, **{k: None if v is None else v.to_dict() for k, v in shares.items()}}
-
-
-def estimate_window(name: str, prob: Array, sent: Array, whole: AlertThreshold, total: Estimate, model: tuple[float, float],
-                    risk: float, drift: str = "") -> WindowEstimate:  # fmt: skip
-    """Carry the estimates of the whole queue to a window with calibrated probabilities (n,) of which some are ``sent``.
-
-    ``model`` are the mean probability of all rows that are sent and the sum over all rows. Probabilities are scaled by the
-    estimate, and by the ends of its interval, over these; binomial quantiles add the chance of a small window.
-    """
-    m, mass = int(sent.sum()), float(prob.sum())
-
-    def chance(share: Estimate, factor: float, count: int) -> Estimate:
-        value = min(share.value * factor, 1.0)
-        if share.low is None or share.high is None or count == 0:
-            return Estimate(value)
-        low = max(0.0, math.floor(_quantile(risk / 2, count, min(share.low * factor, 1.0)))) / count
-        high = min(count, math.ceil(_quantile(1 - risk / 2, count, min(share.high * factor, 1.0)))) / count
-        return Estimate(value, min(low, value), max(high, value))
-
-    scaled = [None if end is None else end / max(len(prob), 1) for end in (total.value, total.low, total.high)]
-    rate = chance(Estimate(scaled[0] or 0.0, *scaled[1:]), mass / max(model[1], 1e-12), len(prob))
-    expected = Estimate(*(None if v is None else v * len(prob) for v in (rate.value, rate.low, rate.high)))  # type: ignore[arg-type]
-    if m == 0:
-        return WindowEstimate(name, len(prob), 0, expected, None, None, drift)
-    precision = chance(whole.precision, float(prob[sent].mean()) / max(model[0], 1e-12), m)
-    before = whole.rows * model[0] / max(model[1], 1e-12)  # share found, by the probabilities alone
-    recall = chance(
-        whole.recall, float(prob[sent].sum()) / max(mass, 1e-12) / max(before, 1e-12), max(1, round(expected.value))
-    )
-    return WindowEstimate(name, len(prob), m, expected, precision, recall, drift)
-
-
-def _quantile(level: float, n: int, p: float) -> float:
-    """Quantile of a binomial distribution, between whole numbers."""
-    if p <= 0 or p >= 1:
-        return n * p
-    value = float(bdtrik(level, n, p))
-    return 0.0 if math.isnan(value) else value
-
-
-# Planning
-
-
-def needed_above(max_error: float, certainty: float = 0.95, true_share: float = 0.5, power: float = 0.8) -> int:
-    """Random labels inside a set that certify "at most a share r is wrong" with this power.
-
-    ``true_share`` is the true error rate as a share of r. The smallest n for which a number of errors c exists with
-    P(Bin(n, r) <= c) <= 1 - certainty and P(Bin(n, true_share r) <= c) >= power.
-
-    >>> needed_above(0.05, true_share=0.0), needed_above(0.05, true_share=0.25)
-    (59, 153)
-    """
-    n = labels_needed(max_error, certainty)
-    while True:
-        c = math.floor(float(bdtrik(1 - certainty, n, max_error)) + 1e-9)
-        c -= c >= 0 and bdtr(c, n, max_error) > 1 - certainty + 1e-12
-        if c >= 0 and bdtr(c, n, true_share * max_error) >= power:
-            return n
-        n += 1

@@ -7,6 +7,12 @@ holds E <= U with certainty 1 - δ. The only randomness is the draw: graph, mode
 Future nodes.  The k nodes are independent draws from a source in which a share ρ is wrong (Clopper & Pearson 1934):
     ρ <= Beta⁻¹(1 - δ; e + 1, k - e)   with certainty 1 - δ.
 
+Known inclusion probabilities.  Rows were drawn independently of each other, row i with probability π_i. Over the E errors of a
+set that was fixed without these labels, for any κ < min π of the set,
+    Π_i E[exp(-λ_i I_i)] = (1 - κ)^E,        λ_i = -ln(1 - κ / π_i)
+so M(E) = exp(-T) / (1 - κ)^E, T = Σ λ_i over labelled errors, has mean 1 at the true E, and so has its average over several κ:
+E is at most the largest number with average M < 1/δ (Markov). With κ < 0 the same inequality bounds E from below.
+
 Sequential test.  "At most a share r is wrong" against labels that come one by one; it may be looked at after every label
 (anytime-valid). With x_t = 1 for an error, the e-value after n labels averages likelihood ratios over alternatives q > r,
     E_n = ∫_r^1 Π_t (q / r)^{x_t} ((1 - q) / (1 - r))^{1 - x_t} dq / (1 - r).
@@ -20,14 +26,17 @@ independent; by simulation the test then refutes a true promise less often still
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, betainc, betaincinv, betaln, gammaln
+from scipy.special import bdtr, bdtrik, betainc, betaincinv, betaln, gammaln
 
 Array = NDArray[Any]
 TINY = 1e-12  # slack for sums of logarithms
+LEAST_INCLUSION = 0.05  # below a weighted bound says nothing
+KAPPAS = (0.01, 0.03, 0.1, 0.3, 0.6, 0.9)  # shares of min π
 
 
 def log_choose(n: Array, k: Array) -> Array:
@@ -118,6 +127,63 @@ def labels_needed(max_error: float, certainty: float) -> int:
     (59, 149, 299)
     """
     return math.ceil(math.log(1 - certainty) / math.log(1 - max_error) - 1e-9)
+
+
+def labels_for_power(max_error: float, certainty: float = 0.95, true_share: float = 0.5, power: float = 0.8) -> int:
+    """Random labels inside a set that certify "at most a share r is wrong" with this power.
+
+    ``true_share`` is the true error rate as a share of r. The smallest n for which a number of errors c exists with
+    P(Bin(n, r) <= c) <= 1 - certainty and P(Bin(n, true_share r) <= c) >= power.
+
+    >>> labels_for_power(0.05, true_share=0.0), labels_for_power(0.05, true_share=0.25)
+    (59, 153)
+    """
+    n = labels_needed(max_error, certainty)
+    while True:
+        c = math.floor(float(bdtrik(1 - certainty, n, max_error)) + 1e-9)
+        c -= c >= 0 and bdtr(c, n, max_error) > 1 - certainty + 1e-12
+        if c >= 0 and bdtr(c, n, true_share * max_error) >= power:
+            return n
+        n += 1
+
+
+def check_inclusion(inclusion: Any, rows: int) -> Array:
+    """Inclusion probabilities (rows,), each above 0 and at most 1."""
+    chance = np.asarray(inclusion, dtype=np.float64).reshape(-1)
+    if chance.shape != (rows,) or not ((chance > 0) & (chance <= 1)).all():
+        raise ValueError("Inclusion probabilities must be one number above 0 and at most 1 for each row.")
+    return chance
+
+
+def most_weighted(drawn: Array, least: float, rows: int, risk: float) -> int:
+    """Upper bound of the errors among ``rows`` rows, from the inclusion probabilities of the labelled errors (n,).
+
+    ``least`` is the smallest inclusion probability of the rows.
+    """
+    kappa = np.array(KAPPAS) * least
+    log_m = np.log1p(-kappa[:, None] / drawn[None, :]).sum(axis=1)  # -T for each κ
+    return _last(lambda E: _log_mean(log_m - E * np.log1p(-kappa)) < -math.log(risk), len(drawn), rows)
+
+
+def fewest_weighted(drawn: Array, least: float, rows: int, risk: float) -> int:
+    """Lower bound of the errors among ``rows`` rows."""
+    kappa = np.array(KAPPAS) * least
+    log_m = np.log1p(kappa[:, None] / drawn[None, :]).sum(axis=1)
+    first = _last(lambda E: _log_mean(log_m - E * np.log1p(kappa)) >= -math.log(risk), len(drawn) - 1, rows)
+    return min(first + 1, rows)
+
+
+def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The largest number in low..high up to which ``holds``, which is true from low on and then false; low where it never is."""
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle - 1)
+    return low
+
+
+def _log_mean(logs: Array) -> float:
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).mean()))
 
 
 def log_e_value(wrong: Array, max_error: float) -> Array:

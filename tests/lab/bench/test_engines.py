@@ -45,6 +45,7 @@ def test_processes_give_the_same_records(serial: Session, tmp_path: Path) -> Non
     assert comparable(session) == comparable(serial)
 
 
+@pytest.mark.ray
 def test_ray_gives_the_same_records(serial: Session, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="the Ray engine needs the extra graphcal[ray]")
     session = Session.of(small(), tmp_path)

@@ -16,7 +16,7 @@ from graphcal.lab.bench.records import Record
 from graphcal.lab.bench.session import Session
 from graphcal.lab.bench.tabulation import Entry, Row, Table
 from graphcal.metrics import reliability
-from graphcal.plots.figure import svg
+from graphcal.plots import svg
 
 
 @pytest.fixture

@@ -6,6 +6,10 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.network
+
 GUARD = """
 import socket, sys
 def refuse(*args, **kwargs):

@@ -10,7 +10,6 @@ import graphcal.observation
 from graphcal.lab.training import (
     Replica,
     Training,
-    decay_groups,
     settings,
     train,
     train_replicas,
@@ -84,7 +83,7 @@ def test_a_number_of_seeds_is_a_range(graph):
     assert [run.seed for run in train(graph, training=QUICK, seeds=3)] == [0, 1, 2]
 
 
-MODULES = [trainer, settings, decay_groups, graphcal.observation, calibrated_model]
+MODULES = [trainer, settings, graphcal.observation, calibrated_model]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)

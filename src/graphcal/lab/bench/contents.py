@@ -20,9 +20,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from graphcal.lab.bench.comparisons import LEVEL, over_graphs
+from graphcal.lab.bench.comparisons import LEVEL, MARGIN, over_graphs
 from graphcal.lab.bench.document import Block, Footnotes, Grid, Heading, Notes, Paragraph, Text, cells, paragraph
-from graphcal.lab.bench.equivalence import MARGIN
 from graphcal.lab.bench.presets import matches
 from graphcal.lab.bench.tabulation import Entry, Row, Table, number
 from graphcal.metrics.comparison import holm
@@ -225,16 +224,16 @@ def _beside_blocks(table: Table, metric: str) -> list[Block]:
 
 
 def _legend(table: Table) -> Paragraph:
-    pieces = [Text("Mean ± sd over runs.")]
+    pieces = [Text(f"{metric_of(table.preset.metric).heading}, mean ± sd over runs.")]
     if any(entry.best or entry.tied for row in table.rows for entry in row.entries.values()):
-        same_nodes = ": a paired test on the same nodes tells it apart from every other method in the row "
+        same_nodes = ": significantly different from every other method in the row by a paired test on the same nodes "
         pieces += [Text(" "), Text("Bold", "bold"), Text(f"{same_nodes}(Holm, {LEVEL:.0%}; NAME-tests.csv); ")]
-        pieces += [Text("italic", "italic"), Text(": not told apart from the row's best.")]
+        pieces += [Text("italic", "italic"), Text(": not significantly different from the row's best.")]
     if table.preset.metric == "ece":
         floor = "the ECE expected of a perfectly calibrated model on these nodes"
         pieces.append(Text(f" floor: {floor}; excess: what is above it."))
     if any(entry.published for row in table.rows for entry in row.entries.values()):
-        differs = "Welch's test tells the two means apart (5%, as many runs on both sides)"
+        differs = "the two means differ by Welch's test (5%, as many runs on both sides)"
         pieces.append(Text(f" paper: the published value; ≠: {differs}. {agreement_words(table)}".rstrip()))
     return Paragraph(tuple(pieces))
 

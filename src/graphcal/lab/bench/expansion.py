@@ -18,13 +18,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphcal.files import RUNS
+from graphcal.files import RUNS, sha256_of
 from graphcal.lab.bench.presets import Preset, matches
 from graphcal.lab.bench.spec import Cell, RunId, TrainingGroup
 from graphcal.lab.datasets.protocols import PROTOCOLS
 from graphcal.lab.training import Training, published
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics.bins import BINS
+from graphcal.plugins import is_file_name
 
 
 @dataclass(frozen=True)
@@ -96,13 +97,14 @@ def make_cells(settings: SlotSettings, row: Mapping[str, Any], runs: int) -> Ite
     wanted = settings.search  # none: one candidate, nothing to choose
     candidates = [dict(zip(wanted, values)) for values in itertools.product(*wanted.values())]
     given = {**_published_weights(settings, row), **settings.settings}
+    code = _code_hash(settings.calibrator)
     for first in range(0, runs, settings.block):
         together = tuple(run_id(number, settings) for number in range(first, first + settings.block))
         groups = tuple(_group(settings, row, searched, together) for searched in candidates)
         for run in together[: runs - first]:
             fields = _recipe_fields(settings.calibrator, given, run[1])
             yield Cell(
-                groups, run, settings.calibrator, fields, settings.stop, settings.bins, row.get("fit_labels", 0)
+                groups, run, settings.calibrator, fields, settings.stop, settings.bins, row.get("fit_labels", 0), code
             )  # fmt: skip
 
 
@@ -145,6 +147,12 @@ def _published_weights(settings: SlotSettings, row: Mapping[str, Any]) -> dict[s
     if not {"alpha", "beta"} <= weights.keys():
         raise ValueError(f"recipe {settings.weights!r} has no published alpha and beta for {dict(row)}")
     return dict(weights)
+
+
+def _code_hash(calibrator: str) -> str:
+    """SHA-256 of the file of a calibrator "file.py:Class": another text is another cell. "" for other names."""
+    CALIBRATORS[calibrator]  # refuses what is not there
+    return sha256_of(calibrator.partition(":")[0]) if is_file_name(calibrator) else ""
 
 
 def _recipe_fields(name: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:

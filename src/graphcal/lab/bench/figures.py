@@ -28,11 +28,10 @@ from graphcal.lab.bench.tabulation import Entry, Row, Table
 from graphcal.lab.plots.curves import STYLE, draw_curves, draw_differences, draw_dots, draw_points, place_labels
 from graphcal.metrics.bins import Reliability, mean_reliability
 from graphcal.metrics.names import metric_of
-from graphcal.plots import draw_confidences, draw_reliability
-from graphcal.plots.figure import blank, styled
+from graphcal.plots import blank, draw_confidences, draw_reliability, styled
 
 if TYPE_CHECKING:
-    from graphcal.plots.figure import Axes, Figure
+    from graphcal.plots import Axes, Figure
 
 
 COLUMNS = 4  # panels beside each other in a figure of differences

@@ -22,9 +22,8 @@ from torch_geometric.data.storage import GlobalStorage
 
 from graphcal.files import WORKING, check_memory, check_regular, reading
 from graphcal.lab.datasets.arrays import check_classes, check_csr, check_edge_index, load_npz
-from graphcal.lab.datasets.assemble import Parts, assemble
 from graphcal.lab.datasets.graph_tables import Columns, read_tables
-from graphcal.lab.datasets.loading import feature_tensor
+from graphcal.lab.datasets.loading import Parts, assemble, feature_tensor
 from graphcal.lab.datasets.protocols import Split
 from graphcal.tables.array_files import check_tensor, load_safely
 

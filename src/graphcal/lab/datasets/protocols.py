@@ -14,6 +14,7 @@ Published tables differ in their splits and cannot be compared across them, so a
                  test is 85 % of what is left of each class; split = 3·(random split) + fold, 15 in all
     geom-gcn     the ten 48/32/20 splits of geom-gcn (arXiv:2002.05287), or of Platonov et al. for the filtered graphs
     linkx        50/25/25 at random, five splits (arXiv:2110.14446): its published lists
+    release      5,000 training (one of every class first) and 2,000 validation labels at random, all others test, seeded
     random       20/10/70 at random, one split shared by all runs, as GETS (arXiv:2410.09570) and WATS
 
 A rule is a function of a graph and a request. `PROTOCOLS` is the table: for each name the rule, the graphs it fits, how many
@@ -34,10 +35,11 @@ from types import MappingProxyType
 import numpy as np
 
 from graphcal.lab.datasets.arrays import GraphArrays, check_ids, check_splits, require_arrays
-from graphcal.lab.datasets.catalog import NAMES
+from graphcal.lab.datasets.catalog import NAMES, listed_name
 from graphcal.plugins import choices
 
 RATES = (20, 40, 60)
+RELEASE_LABELS = (5000, 2000)  # training, validation
 
 
 @dataclass(frozen=True)
@@ -192,6 +194,15 @@ def random(graph: GraphArrays, request: Request) -> Split:
     return _shares(graph, request, 0.20, 0.10)
 
 
+def release(graph: GraphArrays, request: Request) -> Split:
+    order, (a, b) = _shuffled(graph, request), RELEASE_LABELS
+    _, first = np.unique(graph.labels[order], return_index=True)
+    order = np.concatenate([order[first], np.delete(order, first)])  # every class is in training
+    if len(order) < 2 * (a + b):  # a small release keeps the shares
+        a, b = len(order) * a // (2 * (a + b)), len(order) * b // (2 * (a + b))
+    return Split(np.sort(order[:a]), np.sort(order[a : a + b]), np.sort(order[a + b :]))
+
+
 def stratified(labels: np.ndarray, rng: np.random.Generator) -> Split:
     """60/20/20 of the labelled nodes with every class in training: for graphs that come without a split.
 
@@ -222,6 +233,7 @@ class Protocol:
 _PLANETOID = ("cora", "citeseer", "pubmed")
 _WIKIPEDIA = ("chameleon", "squirrel", "chameleon-filtered", "squirrel-filtered")
 _CAGCN = (*_PLANETOID, "corafull")
+_DEBIAN = ("debian-bookworm",)  # and other releases: `catalog.listed_name`
 
 PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
     {
@@ -229,7 +241,12 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
         "cagcn": Protocol(cagcn, _CAGCN, 1, "CaGCN, arXiv:2109.14285, bug-compatible", RATES),
         "cagcn-clean": Protocol(cagcn_clean, _CAGCN, 1, "CaGCN without leakage and repeats", RATES),
         "per-class": Protocol(per_class, tuple(NAMES), None, "L per class, 500 validation, rest test, seeded"),
-        "natural": Protocol(natural, tuple(NAMES), None, "L · C labels at random, 500 validation, rest test, seeded"),
+        "natural": Protocol(
+            natural,
+            tuple(name for name in NAMES if name not in _DEBIAN),
+            None,
+            "L · C labels at random, 500 validation, rest test, seeded",
+        ),
         "gats": Protocol(
             gats, tuple(NAMES), 15, "GATS, arXiv:2210.06391: 5 splits x 3 folds", rates=(), indicators=True
         ),
@@ -237,6 +254,9 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
             geom_gcn, (*_PLANETOID, *_WIKIPEDIA), 10, "ten 48/32/20 splits, arXiv:2002.05287", rates=()
         ),
         "linkx": Protocol(linkx, ("arxiv-year",), 5, "LINKX, arXiv:2110.14446: 50/25/25", rates=()),
+        "release": Protocol(
+            release, _DEBIAN, None, "5,000 training and 2,000 validation labels at random, seeded", rates=()
+        ),
         "random": Protocol(
             random, tuple(NAMES), None, "20/10/70 at random, as GETS, arXiv:2410.09570, and WATS", rates=()
         ),
@@ -246,7 +266,7 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
 
 def fitting(name: str) -> list[str]:
     """The protocols that fit a named graph."""
-    return [key for key, protocol in PROTOCOLS.items() if name in protocol.fits]
+    return [key for key, protocol in PROTOCOLS.items() if listed_name(name) in protocol.fits]
 
 
 def draw(protocol: str, graph: GraphArrays, request: Request) -> Split:
@@ -254,7 +274,7 @@ def draw(protocol: str, graph: GraphArrays, request: Request) -> Split:
     if protocol not in PROTOCOLS:
         raise ValueError(f"unknown protocol {protocol!r}; {choices(protocol, PROTOCOLS)}")
     rule = PROTOCOLS[protocol]
-    if request.name not in rule.fits:
+    if listed_name(request.name) not in rule.fits:
         raise ValueError(
             f"protocol {protocol!r} does not fit {request.name}; choose among {', '.join(fitting(request.name))}"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphcal.lab.bench.equivalence import bias
+from graphcal.lab.bench.comparisons import bias
 from graphcal.lab.paper.agreement import distinct, read_cells
 from graphcal.lab.paper.run_files import RunFiles, printed_means
 

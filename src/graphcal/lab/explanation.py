@@ -23,8 +23,7 @@ from torch.nn.functional import cosine_similarity
 
 from graphcal.core import Calibration, Outputs
 from graphcal.graphs import class_name, hops_from, neighbour_agreement, node_name, structure
-from graphcal.lab.theory import Decomposition, decompose
-from graphcal.lab.theory.decomposition import final_and_hidden
+from graphcal.lab.theory import Decomposition, decompose, final_and_hidden
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,9 @@
-"""Edges of any number in files, cut into square blocks of the adjacency matrix; sums over neighbours block by block.
+"""Sums over neighbours for graphs that do not fit in memory: `graphcal.graphs.GraphSums` with its columns and edges in files.
+
+*Columns* (V, N) lie in a file one after the other, as in the blocks of a table. Parts are copied, not mapped: in memory is only
+the part that is read.
+
+*Edges* are cut into square blocks of the adjacency matrix.
 
     block (i, j)    edges from nodes of part i to nodes of part j, as sorted numbers (row << bits | column), each once, no loops
 
@@ -11,22 +16,67 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from graphcal.tables.disk_columns import DiskColumns
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class DiskColumns:
+    """V columns of N numbers."""
+
+    path: Path
+    width: int
+    num_rows: int
+    dtype: str = "float32"
+
+    @classmethod
+    def make(cls, path: Path, width: int, num_rows: int, dtype: str = "float32") -> DiskColumns:
+        """A matrix of zeros."""
+        with open(path, "wb") as file:
+            file.truncate(width * num_rows * np.dtype(dtype).itemsize)
+        return cls(path, width, num_rows, dtype)
+
+    def read(self, rows: slice, columns: slice = slice(None)) -> Array:
+        """(v, n) of some rows and columns."""
+        first, last, _ = rows.indices(self.num_rows)
+        numbers = range(*columns.indices(self.width))
+        block = np.empty((len(numbers), last - first), dtype=self.dtype)
+        with open(self.path, "rb", buffering=0) as file:
+            for column, number in zip(block, numbers):
+                file.seek((number * self.num_rows + first) * block.itemsize)
+                file.readinto(column.data)
+        return block
+
+    def write(self, first_row: int, block: Array, first_column: int = 0) -> None:
+        """A block (v, n) from this row and column on."""
+        size = np.dtype(self.dtype).itemsize
+        with open(self.path, "r+b", buffering=0) as file:
+            for k, column in enumerate(block):
+                file.seek(((first_column + k) * self.num_rows + first_row) * size)
+                _write_all(file, np.ascontiguousarray(column, dtype=self.dtype))
+
+
+def _write_all(file: Any, values: Array) -> None:
+    rest = values.data.cast("B")
+    while rest:
+        rest = rest[file.write(rest) :]
+
 
 BITS = 20  # of a node's place in its part, at most
 FEWEST_BITS = 10
 EDGES = 1 << 21  # in a block
 GATHERED = 1 << 20  # edges, before they are written
 COLUMNS = 8  # that are summed at once
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -191,3 +241,70 @@ def neighbour_sum(
 
 def _add_product(matrix: Any, values: Array, total: Array) -> None:
     total += matrix @ values.astype(np.float64, copy=False)
+
+
+ROWS = 1 << 15  # of one call of a function
+
+Progress = Callable[[str, int, int], None] | None
+
+
+@dataclass(frozen=True, eq=False)
+class DiskSums:
+    """`GraphSums` of edges and a training set in files."""
+
+    edges: EdgeBlocks
+    training: DiskColumns | None  # (1, N) 1 at training nodes
+    folder: Path  # for the columns
+    workers: int = 1
+    progress: Progress = None
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    @property
+    def num_nodes(self) -> int:
+        return self.edges.num_nodes
+
+    @cached_property
+    def degree(self) -> DiskColumns:
+        return degrees(self.edges, self._path("degree"))
+
+    @cached_property
+    def reciprocal(self) -> DiskColumns:
+        return returning(self.edges, self._path("reciprocal"))
+
+    @cached_property
+    def train(self) -> DiskColumns:
+        return self._flags(self.training)
+
+    @cached_property
+    def near(self) -> DiskColumns:
+        return self._flags(self.training and reached(self.edges, self.training, self._path("near")))
+
+    def _flags(self, flags: DiskColumns | None) -> DiskColumns:
+        if self.training is None or not any(self.training.read(part).any() for part in self._parts()):
+            return self.rows(lambda degree: torch.full_like(degree, torch.nan), self.degree)
+        return self.rows(lambda flag: flag.double(), flags)
+
+    def neighbour_sum(self, values: DiskColumns) -> DiskColumns:
+        return neighbour_sum(self.edges, values, self._path("sums"), self.workers, self.progress)
+
+    def rows(self, function: Callable[..., Tensor], *values: DiskColumns | None) -> DiskColumns:
+        out, path = None, self._path("rows")
+        for part in self._parts():
+            if self.progress:
+                self.progress("reading neighbourhoods", part.start, self.num_nodes)
+            with torch.inference_mode():
+                result = function(*(_tensor(column, part) for column in values if column is not None)).T.numpy()
+            out = out or DiskColumns.make(path, len(result), self.num_nodes, str(result.dtype))
+            out.write(part.start, result)
+        assert out is not None
+        return out
+
+    def _parts(self) -> list[slice]:
+        return [slice(at, min(at + ROWS, self.num_nodes)) for at in range(0, max(self.num_nodes, 1), ROWS)]
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{next(self._numbers):03d}-{name}"
+
+
+def _tensor(columns: DiskColumns, rows: slice) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(columns.read(rows).T))  # (n, V)

@@ -4,7 +4,7 @@ from torch import nn
 from torch_geometric import nn as pyg
 
 import graphcal as gc
-from graphcal.observation.target_chunks import by_target_chunks
+from graphcal.observation.batches import by_target_chunks
 
 DATA = gc.example(400).graph
 F, C = DATA.num_features, DATA.num_classes
