@@ -37,6 +37,7 @@ def orders(count=50):
     return [rng.sample(FAST, rng.randint(1, len(FAST))) for _ in range(count)]
 
 
+@pytest.mark.slow
 def test_saved_class_equals_recommended_class_for_every_order(tmp_path, monkeypatch):
     """A measurement and a cross-validation of the same predictions are computed once for all orders."""
     measure, validate_method, done = study.evaluate, results_module.held_out, {}

@@ -137,6 +137,7 @@ def test_held_out_nodes_are_calibrated_by_a_fit_on_the_other_folds() -> None:
     assert torch.allclose(plain, out.logits[data.val_mask].log_softmax(-1))
 
 
+@pytest.mark.slow_cases("cagcn")
 @pytest.mark.parametrize("name", ["scar", "graph-scaling", "ms", "cagcn"])
 def test_held_out_nodes_have_the_log_probabilities_of_the_whole_graph(name: str) -> None:
     out = model_outputs()
