@@ -32,7 +32,7 @@ from torch_geometric.nn.models import GraphSAGE
 import graphcal as gc
 from graphcal.lab.training import NeighborSampler
 from graphcal.metrics import score
-from graphcal.observation.graph_parts import feature_matrix
+from graphcal.observation.batches import feature_matrix
 
 VALIDATION = 20_000  # nodes at most
 

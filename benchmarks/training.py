@@ -34,7 +34,7 @@ from torch_geometric.nn import GATConv, GCNConv
 
 import graphcal
 from graphcal.lab import datasets
-from graphcal.lab.engine import features, sparse
+from graphcal.lab.engine import receptive, sparse
 from graphcal.lab.training import Training, published
 
 EPOCHS = {"cora": 200, "citeseer": 200, "pubmed": 60, "cs": 20, "synthetic": 20}  # a round of ours; PyG's has a tenth
@@ -155,17 +155,17 @@ def sparse_share(job: Callable[[], None]) -> float:
         return lambda self, other: (timed_one if self.dense is not None else function)(self, other)
 
     threads, bag = torch.get_num_threads(), sparse._embedding_bag
-    times, transpose_times = features.Features.times, features.Features.transpose_times
+    times, transpose_times = receptive.Features.times, receptive.Features.transpose_times
     try:
         torch.set_num_threads(1)
         sparse._embedding_bag = watched(bag)
-        features.Features.times = watched_dense(times)
-        features.Features.transpose_times = watched_dense(transpose_times)
+        receptive.Features.times = watched_dense(times)
+        receptive.Features.transpose_times = watched_dense(transpose_times)
         total, _ = seconds(job)
     finally:
         torch.set_num_threads(threads)
         sparse._embedding_bag = bag
-        features.Features.times, features.Features.transpose_times = times, transpose_times
+        receptive.Features.times, receptive.Features.transpose_times = times, transpose_times
     return spent[0] / total
 
 

@@ -20,7 +20,7 @@ import graphcal as gc
 from conftest import random_graph
 from graphcal.core import Needs
 from graphcal.serving import export_program
-from graphcal.tables import disk_contexts, edge_blocks
+from graphcal.tables import disk_sums
 from graphcal.tables.scoring import score
 
 CLASSES = 4
@@ -112,8 +112,8 @@ def test_in_memory(out, calibrate):
 
 def test_on_disk(out, calibrate, tmp_path, monkeypatch):
     for name, value in {"BITS": 7, "FEWEST_BITS": 7, "EDGES": 1000, "COLUMNS": 3}.items():
-        monkeypatch.setattr(edge_blocks, name, value)  # parts of 128 nodes: 16 blocks of edges
-    monkeypatch.setattr(disk_contexts, "ROWS", 100)
+        monkeypatch.setattr(disk_sums, name, value)  # parts of 128 nodes: 16 blocks of edges
+    monkeypatch.setattr(disk_sums, "ROWS", 100)
     saved = gc.save(calibrate, tmp_path / "c.safetensors")
     table = {"id": np.arange(400), **{f"logit_{k}": out.logits[:, k].numpy() for k in range(CLASSES)}}
     pq.write_table(pa.table(table), tmp_path / "predictions.parquet")

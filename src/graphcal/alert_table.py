@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +27,14 @@ from graphcal.decisions.alerts import (
     Estimate,
     LabelSample,
     PrecisionPromise,
-    WindowEstimate,
-    estimate_window,
     percent,
 )
 from graphcal.decisions.bounds import check_inclusion
+from graphcal.decisions.windows import QueueEstimate, WindowEstimate, cut_windows
 from graphcal.files import sha256_of, write_atomically
 from graphcal.metrics.row_comparison import FEWEST, compare_rows
 from graphcal.tables.score_column import ScoreColumn
-from graphcal.tables.two_classes import CurveChoice, average_precision, choose_curve, curve_folds
+from graphcal.tables.two_classes import CurveChoice, average_precision, choose_curve, cross_fitted, curve_folds
 from graphcal.text import plural, summary_html, summary_text
 
 Array = NDArray[Any]
@@ -45,7 +43,6 @@ KINDS = ("probs", "logits", "scores")
 TARGETS = (0.9, 0.5)
 MATERIAL = 0.01  # fall of the average precision that is worth a warning
 DECISIONS = ("review", "close", "undecided", "labelled", "training")
-WINDOWS = ("auto", "day", "week", "month")
 UNITS = {"h": "h", "d": "D", "w": "W"}
 
 
@@ -92,7 +89,7 @@ class Alerts:
     rank: Array = field(repr=False)  # (N,) 1 is the highest unlabelled row; 0 for labelled ones
     decision: Array = field(repr=False)  # (N,) review, close, undecided, labelled or training
     judged: Array = field(repr=False)  # (N,) labels that judge the calibration; -1 elsewhere
-    calibration: Calibration | None = field(repr=False, default=None)
+    calibration: Calibration = field(repr=False)
     windows: tuple[WindowEstimate, ...] = ()
 
     @property
@@ -212,15 +209,15 @@ class Alerts:
     def save(self, folder: str | Path) -> Path:
         """Write alerts.parquet, calibrator.safetensors and report.html, then results.json; return the folder."""
         from graphcal.reports.alerts_page import alerts_page
+        from graphcal.saving import save
         from graphcal.tables.writing import write_table
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        written = [write_table(folder / "alerts.parquet", iter([self.table()]))]
-        if self.calibration is not None:
-            from graphcal.saving import save
-
-            written.append(save(self.calibration, folder / "calibrator.safetensors"))
+        written = [
+            write_table(folder / "alerts.parquet", iter([self.table()])),
+            save(self.calibration, folder / "calibrator.safetensors"),
+        ]
         write_atomically(folder / "report.html", alerts_page(self))
         record = {**self.to_dict(), "files": {file.name: sha256_of(file) for file in written}}
         write_atomically(folder / "results.json", json.dumps(record, indent=1) + "\n")
@@ -347,7 +344,6 @@ def alerts(
         fit_rows[rows[: len(rows) // 2]] = True
         judging = labelled & ~fit_rows
         choice, prob, ranking, calibration = with_graph(odds, labels, fit_rows, weight, span, kind, edges)
-    calibration = _described(calibration, class_weight, kind, (negative, positive), fit_rows)
     before = average_precision(odds[judging], hit[judging], weight[judging])
     after = average_precision(ranking[judging], hit[judging], weight[judging])
     if after < before - MATERIAL:
@@ -374,78 +370,53 @@ def alerts(
     decision[queue] = "undecided"
     decision[queue[len(queue) - closing.rows :]] = "close"
     decision[queue[: threshold.rows]] = "review"
-    total = float(sample.expected(np.array([0]), np.array([len(sample.prob)]))[0])
+    estimate = queue_estimate(sample, threshold, evidence.carries, positive)
+    old = ~young & ~trained
+    calibration = _described(
+        calibration, class_weight, kind, (negative, positive), fit_rows, prob[old if old.any() else ~trained], estimate
+    )
     return Alerts(
-        positive, tuple(table), threshold, closing, promises, evidence, choice, total, (before, after), tuple(notes),
-        pa.array(np.arange(len(odds))) if ids is None else ids, prob, rank, decision,
+        positive, tuple(table), threshold, closing, promises, evidence, choice, estimate.expected.value, (before, after),
+        tuple(notes), pa.array(np.arange(len(odds))) if ids is None else ids, prob, rank, decision,
         np.where(judging, labels, -1), calibration,
-        windows_of(sample, pool, rank, odds, time, young, window, threshold, evidence.carries, positive),
+        windows_of(estimate, prob, rank, decision == "review", odds, time, old, window),
+    )  # fmt: skip
+
+
+def queue_estimate(sample: LabelSample, threshold: AlertThreshold, intervals: bool, positive: str) -> QueueEstimate:
+    """Estimates of all unlabelled rows at the chosen threshold, to be carried to windows."""
+    start, end = np.array([0]), np.array([len(sample.prob)])
+    value = float(sample.expected(start, end, intervals)[0])
+    counts = sample.positives_between(start, end, 1 - sample.certainty) if intervals else None
+    expected = Estimate(value) if counts is None else Estimate(value, float(counts[0][0]), float(counts[1][0]))
+    prob = sample.prob[sample.unlabelled_at]
+    above, total = float(prob[: threshold.rows].sum()), max(float(prob.sum()), 1e-12)
+    return QueueEstimate(
+        positive, threshold.threshold, threshold.precision, threshold.recall, expected,
+        above / threshold.rows, above / total, total, sample.certainty,
     )  # fmt: skip
 
 
 def windows_of(
-    sample: LabelSample,
-    pool: Array,
-    rank: Array,
-    odds: Array,
-    time: Any,
-    young: Array,
-    window: str,
-    threshold: AlertThreshold,
-    intervals: bool,
-    positive: str,
+    queue: QueueEstimate, prob: Array, rank: Array, sent: Array, odds: Array, time: Any, old: Array, window: str
 ) -> tuple[WindowEstimate, ...]:
     """Estimates for each calendar window of the unlabelled rows; empty without times."""
     if time is None:
         return ()
-    names = window_names(np.asarray(time), window)
-    prob = np.zeros(len(odds))
-    prob[pool[sample.order]] = sample.prob
-    end = np.array([len(sample.prob)])
-    counts = sample.positives_between(np.array([0]), end, 1 - sample.certainty) if intervals else None
-    value = float(sample.expected(np.array([0]), end, intervals)[0])
-    total = Estimate(value) if counts is None else Estimate(value, float(counts[0][0]), float(counts[1][0]))
-    queue, sent = rank > 0, (rank > 0) & (rank <= threshold.rows)
-    model = (float(prob[sent].mean()), float(prob[queue].sum()))
-    raw = {f"probability of {positive}": 1 / (1 + np.exp(-np.clip(odds, -30, 30)))}
+    raw = 1 / (1 + np.exp(-np.clip(odds, -30, 30)))
     result = []
-    for name in np.unique(names[queue]):
-        inside, drift = queue & (names == name), ""
-        older = ~young & (names != name)
-        if min(int(inside.sum()), int(older.sum())) >= FEWEST:
-            comparison = compare_rows(
-                {key: column[inside] for key, column in raw.items()},
-                {key: column[older] for key, column in raw.items()},
-                most=(1000, 2000), draws=399,
-            )  # fmt: skip
+    for name, inside in cut_windows(time, len(rank), window):
+        older = old.copy()
+        older[inside] = False
+        inside = inside[rank[inside] > 0]
+        drift = ""
+        if min(len(inside), int(older.sum())) >= FEWEST:
+            covariate = f"probability of {queue.positive}"
+            comparison = compare_rows({covariate: raw[inside]}, {covariate: raw[older]}, most=(1000, 2000), draws=399)
             drift = comparison.text("the window", "the fitting period") if comparison.differ else ""
-        result.append(
-            estimate_window(str(name), prob[inside], sent[inside], threshold, total, model, 1 - sample.certainty, drift)
-        )
+        if len(inside):
+            result.append(queue.window(name, prob[inside], sent[inside], drift))
     return tuple(result)
-
-
-def window_names(times: Array, window: str = "auto") -> Array:
-    """(N,) name of the day, week or month of each time; ten ranges of equal width for times that are numbers.
-
-    >>> window_names(np.array(["2026-03-04", "2026-03-09"], dtype="datetime64[D]"), "week").tolist()
-    ['2026-03-02', '2026-03-09']
-    """
-    if window not in WINDOWS:
-        raise ValueError(f"window must be one of {', '.join(WINDOWS)}; got {window!r}.")
-    if not np.issubdtype(times.dtype, np.datetime64):
-        ends = np.linspace(float(times.min()), float(times.max()), 11)
-        at = np.clip(np.searchsorted(ends, times.astype(np.float64), side="right") - 1, 0, 9)
-        return np.array([f"{a:.5g} to {b:.5g}" for a, b in pairwise(ends)])[at]
-    days = times.astype("datetime64[D]")
-    if window == "auto":
-        span = int((days.max() - days.min()).astype(int)) + 1
-        window = "day" if span <= 14 else "week" if span <= 100 else "month"
-    if window == "month":
-        return days.astype("datetime64[M]").astype(str)
-    if window == "week":  # starts on Monday
-        days = days - (days.astype(np.int64) + 3) % 7
-    return days.astype(str)
 
 
 def alerts_of_table(
@@ -659,52 +630,78 @@ def positive_probability(calibration: Calibration | None, odds: Array) -> Array:
 def with_graph(
     odds: Array, labels: Array, fit_rows: Array, weight: Array, span: tuple[float, float], kind: str, edges: Any
 ) -> tuple[CurveChoice, Array, Array, Calibration | None]:
-    """Compare graph scaling with the curves on the fitting rows: choice, probabilities, ranking and calibration."""
+    """Compare graph scaling with the curves on the fitting rows: choice, probabilities, ranking and calibration.
+
+    Scores of any scale are standardized for it. Its fit has no weights: where rows were drawn with different chances, a weighted
+    Platt curve of its held-out log-odds follows it.
+    """
     import torch
     from torch_geometric.data import Data
 
     from graphcal.core import Outputs
     from graphcal.methods import CALIBRATORS
+    from graphcal.methods.positive_curves import BetweenCurves, after_shift, fit_curve
     from graphcal.study import Study, held_out
     from graphcal.tables.calibration import edges_of
 
-    on = torch.from_numpy(fit_rows)
-    y = torch.from_numpy(np.where(fit_rows, labels, -1))
-    centre, scale = (0.0, 1.0) if kind != "scores" else (float(odds.mean()), float(odds.std()))
-    u = torch.from_numpy((odds - centre) / scale).float()
-    out = Outputs(
-        torch.stack([-u / 2, u / 2], -1), Data(y=y, val_mask=on, edge_index=edges_of(edges), num_nodes=len(odds))
+    on, hit, w = torch.from_numpy(fit_rows), labels[fit_rows] == 1, weight[fit_rows]
+    slope, shift = 1.0, 0.0
+    if kind == "scores":
+        slope, shift = 1 / float(odds.std()), -float(odds.mean() / odds.std())
+    half = torch.from_numpy((slope * odds + shift) / 2).float()
+    graph = Data(
+        y=torch.from_numpy(np.where(fit_rows, labels, -1)), val_mask=on, edge_index=edges_of(edges), num_nodes=len(odds)
     )
-    recipe = CALIBRATORS["graph-scaling"]()
-    folds = [torch.from_numpy(fold) for fold in curve_folds(int(fit_rows.sum()))]
-    held = held_out(out, recipe, on, folds).double().exp()[:, 1].numpy()
-    hit = labels[fit_rows] == 1
-    choice = choose_curve(odds[fit_rows], hit, weight[fit_rows], span, kind == "probs", {"graph-scaling": held})
+    out, recipe = Outputs(torch.stack([-half, half], -1), graph), CALIBRATORS["graph-scaling"]()
+    folds = curve_folds(int(fit_rows.sum()))
+    log_probs = held_out(out, recipe, on, [torch.from_numpy(fold) for fold in folds]).double()
+    held_odds = (log_probs[:, 1] - log_probs[:, 0]).numpy()
+    held, after = log_probs[:, 1].exp().numpy(), after_shift(None, 0.0)
+    if not (w == w[0]).all():
+        ends = (float(held_odds.min()), float(held_odds.max()) + 1e-9)
+        again, curve = (
+            cross_fitted("platt", held_odds, hit, w, ends, folds),
+            fit_curve("platt", held_odds, hit, w, ends),
+        )
+        if again is not None and curve is not None:
+            held, after = again, curve
+    choice = choose_curve(odds[fit_rows], hit, w, span, kind == "probs", {"graph-scaling": held})
     if choice.name != "graph-scaling":
         return choice, positive_probability(choice.calibration, odds), odds, choice.calibration
     fitted = Study.of([out], {"graph-scaling": recipe}, on=on).fitted["graph-scaling"][0]
-    calibration, log_probs = fitted.calibration, fitted.log_probs.double()
-    ranking = (log_probs[:, 1] - log_probs[:, 0]).numpy()
-    return choice, log_probs[:, 1].exp().numpy(), ranking, calibration if kind != "scores" else None
+    log_probs = after.log_probs(fitted.log_probs.double(), fitted.log_probs[:, :0])
+    inner = fitted.calibration
+    calibration = BetweenCurves(
+        slope=slope, shift=shift, inner=inner, after=after, num_classes=2, fitted_on=inner.fitted_on
+    )
+    return choice, log_probs[:, 1].exp().numpy(), (log_probs[:, 1] - log_probs[:, 0]).numpy(), calibration
 
 
 def _described(
-    calibration: Calibration | None, class_weight: float | None, kind: str, classes: Sequence[str], fit_rows: Array
-) -> Calibration | None:
-    """The calibration with what `graphcal score` needs to read other tables; None for graph scaling of prepared scores."""
-    from graphcal.methods.positive_curves import after_shift
+    calibration: Calibration | None,
+    class_weight: float | None,
+    kind: str,
+    classes: Sequence[str],
+    fit_rows: Array,
+    prob: Array,
+    queue: QueueEstimate,
+) -> Calibration:
+    """The calibration of scores as they are in the table, with what `graphcal score` and `watch` need to read other tables."""
+    import torch
 
-    if calibration is not None and calibration.needs.edges:
-        if class_weight is not None or kind == "scores":
-            return None
-    else:
-        calibration = after_shift(calibration, 0.0 if class_weight is None else -float(np.log(class_weight)))
+    from graphcal.methods.positive_curves import after_shift
+    from graphcal.metrics.references import reference_summary
+
+    calibration = after_shift(calibration, 0.0 if class_weight is None else -float(np.log(class_weight)))
+    p = torch.from_numpy(np.clip(prob, 1e-12, 1 - 1e-12))
+    log_probs = torch.stack([torch.log1p(-p), p.log()], -1)
     calibration.fitted_on = {
         **calibration.fitted_on,
         "fitting_nodes": int(fit_rows.sum()),
         "nodes": len(fit_rows),
         "class_names": list(classes),
         "table": {"kind": "probs" if kind == "probs" else "logits", "digits": None, "classes": list(classes)},
+        "reference": {**reference_summary(log_probs), "alerts": queue.to_dict()},
     }
     return calibration
 

@@ -101,7 +101,8 @@ def fitted_study(out: Outputs, calibrators: Sequence[str]) -> Study:
     try:
         return fit(out, calibrators)
     except ValueError as fault:
-        cards = [CALIBRATORS[name].card for name in calibrators if name in CALIBRATORS]  # type: ignore[attr-defined]
+        recipes = [CALIBRATORS[name] for name in calibrators if name in CALIBRATORS]
+        cards = [recipe.card for recipe in recipes if hasattr(recipe, "card")]
         edges = any(card.graph for card in cards) and out.graph.get("edge_index") is None
         layer = any(card.final_layer for card in cards) and out.final is None
         options = ["--edges FILE"] * edges + ["--final-layer FILE"] * layer

@@ -9,7 +9,7 @@ Facts are looked up with ``structure(data)``. Ten seeds on one graph share them:
 is dropped with it, and is rebuilt when its edges or its training mask change.
 
 The context of a graph-aware calibration is composed with `GraphSums`, which has three implementations: `MemorySums` (a sparse
-product), `TracedSums` (sums over edges, which every exporter supports) and `graphcal.tables.disk_contexts.DiskSums` (files).
+product), `TracedSums` (sums over edges, which every exporter supports) and `graphcal.tables.disk_sums.DiskSums` (files).
 """
 
 from __future__ import annotations
@@ -137,6 +137,12 @@ class Structure:
         near = torch.zeros_like(self.train_mask)
         near[self.edge_index[1][self.train_mask[self.edge_index[0]]]] = True
         return near & ~self.train_mask
+
+    @cached_property
+    def hierarchies(self) -> Tensor:  # (16, N) communities of four random hierarchies, from fine to coarse in each
+        from graphcal.communities import hierarchies  # imports scipy
+
+        return torch.from_numpy(hierarchies(self.edge_index.cpu(), self.num_nodes))
 
     def neighbour_sum(self, values: Tensor) -> Tensor:
         """Sum of ``values`` (N, D) over the neighbours."""

@@ -8,14 +8,18 @@ A package announces what it has by entry point, in the group ``graphcal.calibrat
 
 Entry points are looked up when a table is first read, and a package is imported when its name is asked for. The reproduction
 of the SCAR paper (`graphcal.lab.paper`) announces its variants in the same way; without that folder they are simply not there.
+
+"mine.py:MyRecipe" names a class in a file of your own, wherever a name goes.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
@@ -60,12 +64,16 @@ class Names(Mapping[str, T], Generic[T]):
     def __getitem__(self, name: str) -> T:
         if name in self.builtin:
             return self.builtin[name]
+        if is_file_name(name):
+            return self._checked(name, name, load_from_file(name))
         if name not in self._announced:
             raise UnknownName(f"unknown {self.kind} {name!r}{taken_out(self.kind, name)}; {choices(name, self)}")
         point = self._announced[name]
-        value = point.load()
+        return self._checked(name, point.value, point.load())
+
+    def _checked(self, name: str, origin: str, value: object) -> T:
         if self._method and not callable(getattr(value, self._method, None)):
-            raise ValueError(f"the {self.kind} {name!r} ({point.value}) has no {self._signature}")
+            raise ValueError(f"the {self.kind} {name!r} ({origin}) has no {self._signature}")
         return cast(T, value)
 
     def __iter__(self) -> Iterator[str]:
@@ -76,10 +84,42 @@ class Names(Mapping[str, T], Generic[T]):
         return len(self.builtin) + len(self._announced)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.builtin or name in self._announced
+        return name in self.builtin or name in self._announced or is_file_name(name)
 
     def __repr__(self) -> str:
         return f"{self.kind}s: {', '.join(self)}"
+
+
+def is_file_name(name: object) -> bool:
+    """Return whether a name has the form "file.py:Class"."""
+    return isinstance(name, str) and name.partition(":")[0].endswith(".py")
+
+
+def load_from_file(name: str) -> object:
+    """Load "file.py:Class". The file is imported once, under its own name, so that what it defines can be saved and pickled."""
+    file, _, attribute = name.partition(":")
+    path = Path(file).resolve()
+    if not path.is_file():
+        raise ValueError(f"{name!r}: there is no file {file}")
+    if not attribute:
+        raise ValueError(f"{name!r} names no class. Write {file}:CLASS")
+    module = sys.modules.get(path.stem)
+    if module is None:
+        spec = spec_from_file_location(path.stem, path)
+        assert spec is not None  # of every file that ends with .py
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        sys.modules[path.stem] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[path.stem]
+            raise
+    if Path(getattr(module, "__file__", None) or "").resolve() != path:
+        raise ValueError(f"{file} has the name of a module that is already imported. Rename the file")
+    if not hasattr(module, attribute):
+        raise ValueError(f"{file} has no {attribute!r}")
+    return getattr(module, attribute)
 
 
 def announced(kind: str) -> dict[str, EntryPoint]:

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 import graphcal as gc
 from graphcal.cli import app
+from graphcal.records import validate
 from graphcal.reports.alerts_page import alerts_page
-from graphcal.schemas import validate
 
 
 def graphcal(*args):
@@ -135,15 +135,7 @@ print([name for name in ("torch_geometric", "scipy.stats", "sklearn", "matplotli
 
 
 def test_edges_are_read_by_id_and_half_of_the_labels_judges(tmp_path):
-    rng = np.random.default_rng(1)
-    truth, drawn, _ = write_scores(tmp_path / "s.parquet", rows=3000, labelled=1500)
-    hits, rest = np.flatnonzero(truth), np.flatnonzero(~truth)
-    src = np.concatenate([rng.choice(hits, 900), rng.choice(rest, 4000)])
-    dst = np.concatenate([rng.choice(hits, 900), rng.choice(rest, 4000)])
-    ends = np.concatenate([src, dst]), np.concatenate([dst, src])
-    pq.write_table(
-        pa.table({name: [f"c{k}" for k in end] for name, end in zip(("src", "dst"), ends)}), tmp_path / "e.parquet"
-    )
+    truth, drawn, _ = write_linked(tmp_path)
     args = ["alerts", tmp_path / "s.parquet", "--class", "fraud", "--id", "case", "--edges", tmp_path / "e.parquet"]
     code, text = graphcal(*args, "--capacity", 60, "--json", "--out", tmp_path / "out")
     assert code == 0, text
@@ -154,6 +146,47 @@ def test_edges_are_read_by_id_and_half_of_the_labels_judges(tmp_path):
     assert ((decision == "labelled") == drawn).all()
     low, high = (record["threshold"]["precision"][end] for end in ("low", "high"))
     assert low <= truth[decision == "review"].mean() <= high
+
+
+def write_linked(folder, seed=1, **more):
+    """Scores with fraud in clusters, and edges between rows of the same class; returns the truth."""
+    rng = np.random.default_rng(seed)
+    truth, drawn, score = write_scores(folder / "s.parquet", rows=3000, labelled=1500, **more)
+    hits, rest = np.flatnonzero(truth), np.flatnonzero(~truth)
+    src, dst = (np.concatenate([rng.choice(hits, 900), rng.choice(rest, 4000)]) for _ in range(2))
+    ends = np.concatenate([src, dst]), np.concatenate([dst, src])
+    pq.write_table(
+        pa.table({name: [f"c{k}" for k in end] for name, end in zip(("src", "dst"), ends)}), folder / "e.parquet"
+    )
+    return truth, drawn, score
+
+
+@pytest.mark.parametrize("case", ["probs", "class weight", "any scale", "chances"])
+def test_graph_scaling_is_saved_for_scores_as_they_are_in_the_table(tmp_path, case):
+    """`graphcal score` gives the probabilities of alerts.parquet, with class weights, any scale and known chances, too."""
+    truth, _, score = write_linked(tmp_path)
+    table, options = pq.read_table(tmp_path / "s.parquet"), []
+    if case == "class weight":
+        options = ["--class-weight", 8]
+    elif case == "any scale":
+        table = table.set_column(1, "score", pa.array(300 + 40 * np.log(score / (1 - score))))
+    elif case == "chances":  # fraud was drawn less often than the rest, a difference that scores and edges do not tell
+        rng = np.random.default_rng(0)
+        chance = np.where(rng.random(3000) < 0.5, 0.2, 0.8)
+        label = np.where(truth, "fraud", "ok").astype(object)
+        label[rng.random(3000) >= chance] = None
+        table = table.set_column(2, "label", pa.array(label)).append_column("chance", pa.array(chance))
+        options = ["--inclusion", "chance"]
+    pq.write_table(table, tmp_path / "s.parquet")
+    files = [tmp_path / "s.parquet", "--edges", tmp_path / "e.parquet"]
+    code, text = graphcal("alerts", *files, "--class", "fraud", "--id", "case", *options, "--out", tmp_path / "out")
+    assert code == 0, text
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["calibration"]["method"] == "graph-scaling"
+    code, text = graphcal("score", tmp_path / "out", *files, "--columns", "id=case", "--out", tmp_path / "n")
+    assert code == 0, text
+    scored = pq.read_table(tmp_path / "n").column("calibrated_prob").to_numpy()
+    expected = pq.read_table(tmp_path / "out" / "alerts.parquet").column("probability").to_numpy()
+    np.testing.assert_allclose(scored, expected, atol=1e-4)
 
 
 def test_windows_are_readable_at_80_columns(tmp_path):
@@ -186,6 +219,36 @@ def test_windows_are_readable_at_80_columns(tmp_path):
     assert sum(one["expected"]["value"] for one in record["windows"]) == pytest.approx(
         record["expected_positives"], rel=0.01
     )
+
+
+def test_watch_expects_precision_of_a_later_month(tmp_path):
+    """Calibrate on one table, score another one with timestamps, and read what is expected of its months."""
+    write_scores(tmp_path / "s.parquet")
+    graphcal("alerts", tmp_path / "s.parquet", "--class", "fraud", "--capacity", 300, "--out", tmp_path / "out")
+    rng = np.random.default_rng(5)
+    day = np.datetime64("2026-11-02T00:03:56.466224") + rng.integers(0, 58 * 86400, 9000).astype("timedelta64[s]")
+    odds = rng.normal(-4, 1.8, 9000)
+    truth = rng.random(9000) < 1 / (1 + np.exp(-odds))
+    pq.write_table(pa.table({"score": 1 / (1 + np.exp(-odds - np.log(8.0))), "day": day}), tmp_path / "n.parquet")
+    code, text = graphcal("score", tmp_path / "out", tmp_path / "n.parquet", "--out", tmp_path / "scored")
+    assert code == 0, text
+    args = ["watch", tmp_path / "out", tmp_path / "scored", "--time", "day", "--window", "month"]
+    code, text = graphcal(*args)
+    assert code == 0, text
+    assert "fraud" in text
+    assert all(len(line) <= 80 and "…" not in line for line in text.splitlines())
+    months = [line.split()[0] for line in text.splitlines() if line.startswith("20")]
+    assert months == 2 * ["2026-11", "2026-12"]
+    record = json.loads((tmp_path / "out" / "results.json").read_text())
+    prob = pq.read_table(tmp_path / "scored").column("calibrated_prob").to_numpy()
+    for window in json.loads(graphcal(*args, "--json")[1])["windows"]:
+        inside = day.astype("datetime64[M]").astype(str) == window["name"]
+        sent = inside & (prob >= record["threshold"]["threshold"])
+        one = window["alerts"]
+        assert one["sent"] == sent.sum()
+        assert one["precision"]["low"] <= truth[sent].mean() <= one["precision"]["high"]
+        assert one["expected"]["low"] <= truth[inside].sum() <= one["expected"]["high"]
+        assert one["recall"]["low"] <= truth[sent].sum() / truth[inside].sum() <= one["recall"]["high"]
 
 
 def test_the_page_is_one_file_that_escapes_names():

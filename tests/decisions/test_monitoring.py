@@ -3,19 +3,23 @@
 import doctest
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from scipy.stats import binom
 from typer.testing import CliRunner
 
 import graphcal as gc
 from conftest import random_graph
 from graphcal.cli import app
-from graphcal.decisions import decide, monitoring, priors
-from graphcal.decisions.monitoring import watch, windows_of
+from graphcal.decisions import decide, monitoring, priors, windows
+from graphcal.decisions.alerts import Estimate
+from graphcal.decisions.monitoring import watch
+from graphcal.decisions.windows import QueueEstimate, cut_windows
 from graphcal.metrics import reference_summary, references
 from graphcal.saving import read_reference
 from small_outputs import model_outputs
@@ -67,6 +71,7 @@ def test_boasting_shows_in_the_slope_and_breaks_the_promise(reference):
     assert json.loads(json.dumps(found.to_dict()))["status"] == "expired"
 
 
+@pytest.mark.slow
 def test_false_alarms_are_rare(reference):
     alarms = [watch(reference, *stream(600, seed=100 + k), np.arange(600) // 200).status for k in range(60)]
     assert sum(status != "still valid" for status in alarms) <= 3
@@ -86,12 +91,14 @@ def test_degrees_are_compared_on_the_graph():
 
 
 def test_windows_and_refusals(reference):
-    assert [name for name, _ in windows_of(None, 5)] == ["all"]
-    many = windows_of(np.arange(1000), 1000)
-    assert len(many) == 10
+    assert [name for name, _ in cut_windows(None, 5)] == ["all"]
+    many = cut_windows(np.arange(1000), 1000)
+    assert [len(rows) for _, rows in many] == [100] * 10
     assert many[0][0] == "0 to 99"
     with pytest.raises(ValueError, match="time has 3 entries for 5 predictions"):
-        windows_of([1, 2, 3], 5)
+        cut_windows([1, 2, 3], 5)
+    with pytest.raises(ValueError, match="window must be one of"):
+        cut_windows([1, 2, 3], 3, "quarter")
     with pytest.raises(ValueError, match="fitted on 4 classes, the predictions have 2"):
         watch(reference, torch.zeros(5, 2).log_softmax(1))
 
@@ -149,7 +156,7 @@ def test_raw_scores_are_told_from_drift(tmp_path, reference):
     assert "'prob_0' is taken as served" in done.output
 
 
-@pytest.mark.parametrize("module", [monitoring, references, priors], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("module", [monitoring, windows, references, priors], ids=lambda m: m.__name__)
 def test_examples_say_what_happens(module):
     found = doctest.testmod(module)
     assert found.attempted > 0
@@ -187,3 +194,70 @@ def test_text_is_not_a_time(reference, tmp_path):
         watch(reference, log_probs, time=["w1", "w10", "w2"] * 100)
     with pytest.raises(ValueError, match="without gaps"):
         watch(reference, log_probs, time=[1.0, float("nan"), 2.0] * 100)
+
+
+def test_equal_times_share_a_window_and_every_row_is_in_one():
+    times = np.random.default_rng(0).integers(0, 40, 3000) ** 2
+    parts = cut_windows(times, 3000)
+    assert sorted(np.concatenate([rows for _, rows in parts])) == list(range(3000))
+    ends = [(times[rows].min(), times[rows].max()) for _, rows in parts]
+    assert all(before[1] < after[0] for before, after in pairwise(ends))
+    assert [name for name, _ in parts] == [f"{a} to {b}" for a, b in ends]
+
+
+@pytest.mark.parametrize(
+    ("days", "window", "names"),
+    [
+        (3, "auto", ["2026-01-30", "2026-01-31", "2026-02-01"]),
+        (16, "auto", ["2026-01-26", "2026-02-02", "2026-02-09"]),  # Mondays
+        (120, "auto", ["2026-01", "2026-02", "2026-03", "2026-04", "2026-05"]),
+        (16, "month", ["2026-01", "2026-02"]),
+    ],
+)
+def test_dates_are_cut_by_the_calendar(days, window, names):
+    times = np.datetime64("2026-01-30T23:59:59.9") + np.arange(days) * np.timedelta64(1, "D")
+    parts = cut_windows(times[::-1], days, window)
+    assert [name for name, _ in parts] == names
+    assert parts[0][1].max() == days - 1  # the oldest row comes last
+
+
+@pytest.fixture
+def queue():
+    """A queue of 1,000 rows that sends 100 of mean probability 0.6; its precision is 0.5, 0.4 to 0.6."""
+    shares = {"precision": Estimate(0.5, 0.4, 0.6), "recall": Estimate(0.5, 0.3, 0.7)}
+    return QueueEstimate("fraud", 0.4, **shares, expected=Estimate(100.0, 80.0, 130.0), mean=0.6, sent_share=0.5,
+                         total=120.0, certainty=0.95)  # fmt: skip
+
+
+def test_a_window_scales_the_estimates_of_the_queue_by_its_probabilities(queue):
+    prob = np.concatenate([np.full(40, 0.48), np.full(160, 0.1)])  # mean of the sent 0.8 times that of the queue
+    one = queue.window("w", prob)
+    assert (one.rows, one.sent) == (200, 40)
+    assert one.precision.value == pytest.approx(0.5 * 0.48 / 0.6)
+    assert one.expected.value == pytest.approx(100 * 35.2 / 120)
+    assert one.recall.value == pytest.approx(0.5 * (19.2 / 35.2) / 0.5)
+    assert one.precision.low <= binom.ppf(0.025, 40, 0.32) / 40
+    assert one.precision.high >= binom.ppf(0.975, 40, 0.48) / 40
+    assert one.precision.high <= (binom.ppf(0.975, 40, 0.48) + 1) / 40
+    assert queue.window("w", prob * 0.5).precision is None
+
+
+def test_labelled_alerts_refute_the_expected_precision(queue):
+    rng = np.random.default_rng(0)
+    prob = torch.from_numpy(np.where(rng.random(3000) < 0.2, 0.6, 0.02))
+    log_probs = torch.stack([1 - prob, prob], -1).log()
+    reference = {**reference_summary(log_probs), "alerts": queue.to_dict()}
+    y = torch.from_numpy(rng.random(3000) < np.where(prob > 0.4, 0.5, 0.02)).long()
+    time = np.arange(3000) // 1000
+    fine = watch(reference, log_probs, y, time, names=["ok", "fraud"])
+    assert fine.status == "still valid"
+    assert [w.alerts.sent for w in fine.windows] == [int((prob[time == k] > 0.4).sum()) for k in range(3)]
+    y[(time == 2) & (prob > 0.4).numpy() & (rng.random(3000) < 0.7)] = 0
+    found = watch(reference, log_probs, y, time)
+    assert [bool(w.drifting) for w in found.windows] == [False, False, True]
+    assert found.windows[2].alerts.drift
+    assert "labelled alerts, expected 50 %" in found.reason
+    y[time == 2] = -1
+    assert watch(reference, log_probs, y, time).status == "still valid"
+    with pytest.raises(ValueError, match="Run graphcal alerts again"):
+        watch({**reference, "alerts": {"positive": "fraud"}}, log_probs)

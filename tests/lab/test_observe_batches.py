@@ -6,7 +6,7 @@ from torch_geometric.nn.models import GAT, GCN, GraphSAGE
 
 import graphcal as gc
 from graphcal.lab.training import NeighborSampler
-from graphcal.observation import target_chunks
+from graphcal.observation import batches
 
 DATA = gc.lab.synthetic(600, degree=12, seed=0)
 
@@ -18,7 +18,7 @@ def made(kind, **settings):
 
 @pytest.mark.parametrize("kind", [GCN, GraphSAGE, GAT])
 def test_layer_by_layer_is_the_full_pass(kind, monkeypatch):
-    monkeypatch.setattr(target_chunks, "EDGES", 300)
+    monkeypatch.setattr(batches, "EDGES", 300)
     model = made(kind, dropout=0.5).train()
     whole, parts = gc.observe(model, DATA), gc.observe(model, DATA, layerwise=True)
     torch.testing.assert_close(parts.logits, whole.logits, rtol=1e-4, atol=1e-5)

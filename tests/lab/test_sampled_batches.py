@@ -7,7 +7,7 @@ from torch_geometric.nn.models import GraphSAGE
 
 import graphcal as gc
 from graphcal.lab.training import NeighborSampler
-from graphcal.serving.sampled_batches import is_sampled, rows_of
+from graphcal.serving.calibrated_model import is_sampled, rows_of
 
 
 def nll(log_probs, y):

@@ -17,7 +17,7 @@ from graphcal.core import Outputs
 from graphcal.graphs import TracedSums, structure
 from graphcal.methods import GraphScaling, TemperatureScaling
 from graphcal.methods.graph_scaling import columns, field, fit
-from graphcal.methods.graph_scaling.calibration import Level, capped, kept, pooled, predicted, stacked, tempered
+from graphcal.methods.graph_scaling.calibration import Level, kept, pooled, predicted, stacked, tempered
 from graphcal.methods.graph_scaling.columns import Components, Design
 from graphcal.methods.graph_scaling.fit import Problem
 from graphcal.methods.solvers.linear import platt_targets
@@ -378,14 +378,14 @@ def test_pooled_is_the_nearest_distribution_that_keeps_the_prediction():
         assert (-(log_probs.exp() * other.log()).sum(0) >= loss - 1e-12).all()
 
 
-def test_capped_keeps_the_top_probability_and_the_order_of_the_rest():
-    probs = torch.tensor([[0.3, 0.6, 0.07, 0.03], [0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1]]).double().T
-    top = torch.tensor([[True, False, False, False]] * 3).T
-    q = capped(probs.log(), top).exp()
-    torch.testing.assert_close(q.sum(0), torch.ones(3).double())
-    torch.testing.assert_close(q[:, 0], torch.tensor([0.3, 0.3, 0.28, 0.12]).double())  # .4 shared as 7 : 3
-    torch.testing.assert_close(q[:, 1], torch.full((4,), 0.25).double())  # .1 is less than 1 / C
-    torch.testing.assert_close(q[:, 2], probs[:, 2])
+def test_keep_moves_the_top_probability_and_projects_again():
+    """t = .4 becomes sigmoid(logit .4 - .6) = .2679, the others are rescaled, and the one that is now ahead shares its lead."""
+    p, top = torch.tensor([[0.4, 0.35, 0.15, 0.1]]).double().T, torch.tensor([[True, False, False, False]]).T
+    q = kept(p.log(), top, torch.tensor([1.0, -0.6]).double()).exp()[:, 0]
+    t = 1 / (1 + 1.5 * math.exp(0.6))
+    others = (1 - t) * torch.tensor([0.35, 0.15, 0.1]).double() / 0.6
+    level = (t + float(others[0])) / 2
+    torch.testing.assert_close(q, torch.tensor([level, level, float(others[1]), float(others[2])]).double())
 
 
 def test_keep_mode_keeps_every_prediction_and_beats_temperature_scaling():
@@ -487,6 +487,7 @@ def test_without_edges_and_hidden_it_reads_logits_only():
     torch.testing.assert_close(with_edges(bare), plain)  # neighbourhoods are unknown
 
 
+@pytest.mark.slow_cases("1100", "420", "19", "60")
 @pytest.mark.parametrize("classes", [2, 19, 60, 420, 1100])
 def test_any_number_of_classes(classes):
     """From 20 on the logits enter B by principal directions, above 400 by a bias, above 1,000 not at all."""
@@ -639,6 +640,7 @@ def test_field_serves_its_graph_alone_and_is_left_out_where_it_does_not_help():
         GraphScaling(field=True).fit(Outputs(out.logits, Data(y=y, num_nodes=600)), on=graph.val_mask)
 
 
+@pytest.mark.slow_cases("keep")
 @pytest.mark.parametrize("predictions", ["free", "keep"])
 def test_it_exports_at_the_level_with_hidden(predictions):
     out = model_outputs()

@@ -3,7 +3,7 @@ import torch
 
 import graphcal as gc
 from graphcal.graphs import sparse_csr
-from graphcal.observation.graph_parts import GraphParts
+from graphcal.observation.batches import GraphParts
 
 
 def test_a_part_has_all_that_is_known_of_its_nodes_and_edges():

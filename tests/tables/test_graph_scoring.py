@@ -14,10 +14,8 @@ import graphcal as gc
 from children import child, kill_after
 from conftest import needs_lab
 from graphcal.methods import CALIBRATORS
-from graphcal.tables import disk_contexts, edge_blocks, scorer, scoring
-from graphcal.tables.disk_columns import DiskColumns
-from graphcal.tables.disk_contexts import DiskSums
-from graphcal.tables.edge_blocks import write_blocks
+from graphcal.tables import disk_sums, scorer, scoring
+from graphcal.tables.disk_sums import DiskColumns, DiskSums, write_blocks
 from graphcal.tables.edges import RowNumbers
 from graphcal.tables.scorer import calibrated_block
 from graphcal.tables.scoring import score
@@ -32,8 +30,8 @@ METHODS = ("scar", "rbs", "graph-scaling", "graph-scaling-keep")
 def small_parts(monkeypatch):
     """Parts of 128 nodes, so that this graph has 36 blocks; three columns at once."""
     for name, value in SMALL.items():
-        monkeypatch.setattr(edge_blocks, name, value)
-    monkeypatch.setattr(disk_contexts, "ROWS", 100)
+        monkeypatch.setattr(disk_sums, name, value)
+    monkeypatch.setattr(disk_sums, "ROWS", 100)
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +141,9 @@ def probabilities(folder):
     return np.stack([found[f"calibrated_prob_{c}"].to_numpy() for c in range(C)], 1)
 
 
+@pytest.mark.slow_cases(
+    "in order-long-csv", "shuffled-wide-csv", "text-wide-csv", "shuffled-long-parquet", "text-list-parquet"
+)
 @pytest.mark.parametrize(
     ("ids", "form", "edges"),
     [
@@ -230,10 +231,10 @@ def digests(folder):
 
 WAITS = f"""
 import sys, time
-from graphcal.tables import disk_contexts, edge_blocks, scoring
+from graphcal.tables import disk_sums, scoring
 
-vars(edge_blocks).update({SMALL})
-disk_contexts.ROWS = 100
+vars(disk_sums).update({SMALL})
+disk_sums.ROWS = 100
 
 def waits(now, done, total):
     if now == sys.argv[1]:
@@ -244,6 +245,7 @@ scoring.score(*sys.argv[2:], workers=1, progress=waits)
 """
 
 
+@pytest.mark.slow_cases("sorting edges", "reading neighbourhoods")
 @pytest.mark.parametrize("stage", ["sorting edges", "reading neighbourhoods", "scoring"])
 def test_killed_while_edges_are_read_or_rows_are_scored_it_goes_on(out, fitted, tmp_path, monkeypatch, stage):
     preds, path, train = written(out, tmp_path / "in", "in order")

@@ -474,7 +474,7 @@ def test_labels_in_another_order_of_the_index_are_refused():
     with pytest.raises(ValueError, match=r"y\.loc\[scores\.index\]"):
         gc.calibrate(frame, pd.Series(Y).iloc[::-1])
     estimator = CalibratedScores("ts").fit(frame, Y)
-    with pytest.raises(ValueError, match="in this order"):
+    with pytest.raises(ValueError, match="same order"):
         estimator.predict_proba(frame[frame.columns[::-1]])
 
 

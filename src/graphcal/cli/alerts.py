@@ -11,9 +11,13 @@ import typer
 from graphcal.cli.console import plain_console, print_summary
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
     from rich.table import Table
 
     from graphcal.alert_table import Alerts
+    from graphcal.decisions.windows import WindowEstimate
 
 
 def alerts(
@@ -118,19 +122,12 @@ def _show(result: Alerts, out: Path) -> None:
     console.print(interval if result.evidence.carries else "All figures are estimates.", style="dim")
     console.print()
     if result.windows:
-        console.print(window_table(result))
+        print_windows(console, result.windows, result.positive)
         for one in result.windows:
             if one.drift:
                 console.print(f"* {one.name}: scores have changed; {one.drift}", style="dim")
         console.print()
-    files = ", ".join(
-        [
-            "alerts.parquet",
-            *["calibrator.safetensors"] * (result.calibration is not None),
-            "report.html",
-            "results.json",
-        ]
-    )
+    files = "alerts.parquet, calibrator.safetensors, report.html, results.json"
     print_summary(console, [*rest, ("Saved", f"{out}/ ({files})")])
 
 
@@ -149,16 +146,16 @@ def threshold_table(result: Alerts) -> Table:
     return table
 
 
-def window_table(result: Alerts) -> Table:
-    """Expected positives, precision and recall of each window, at most 80 columns wide."""
+def print_windows(console: Console, windows: Sequence[WindowEstimate], positive: str) -> None:
+    """Print the rows sent and the expected positives, precision and recall of each window, at most 80 columns wide."""
     from rich.table import Table
 
+    from graphcal.decisions.alerts import thousands
+
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for title in ("window", "rows", "sent", f"expected {result.positive}"[:18], "precision", "found"):
-        table.add_column(title, justify="left" if title == "window" else "right", no_wrap=True)
-    for one in result.windows:
-        e = one.expected
-        count = f"{e.value:,.0f}" + ("" if e.low is None or e.high is None else f" ({e.low:,.0f} to {e.high:,.0f})")
+    for title in ("window", "sent", f"expected {positive}"[:20], "precision", "found"):
+        table.add_column(title, justify="left" if title == "window" else "right", no_wrap=title != "window")
+    for one in windows:
         shares = ["-" if share is None else share.text() for share in (one.precision, one.recall)]
-        table.add_row(one.name + " *" * bool(one.drift), f"{one.rows:,}", f"{one.sent:,}", count, *shares)
-    return table
+        table.add_row(one.name + " *" * bool(one.drift), thousands(one.sent), one.expected.count_text(), *shares)
+    console.print(table)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from graphcal.cli.alerts import print_windows
 from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, calibrator_in, column_names
 from graphcal.cli.console import plain_console, print_summary
 
@@ -19,7 +20,7 @@ EXIT = {"still valid": 0, "expired": 1, "drifting": 3}
 
 def watch(
     calibrator: Path = typer.Argument(
-        ..., help="calibrator.safetensors, or the folder in which `graphcal run` or `graphcal calibrate` wrote it."
+        ..., help="calibrator.safetensors, or the folder in which `graphcal calibrate`, `alerts` or `run` wrote it."
     ),
     predictions: Path = typer.Argument(
         ..., help="Calibrated predictions: a file or a folder, as `graphcal score` writes them."
@@ -27,6 +28,7 @@ def watch(
     time: str = typer.Option(
         "", metavar="COLUMN", help="Column with a time, a date or a growing number, which cuts the rows into windows."
     ),
+    window: str = typer.Option("auto", metavar="NAME", help="Windows of dates: day, week or month. Needs --time."),
     labels: Path = typer.Option(
         None, metavar="FILE", help="Table with columns id and label, if the predictions hold no labels."
     ),
@@ -44,6 +46,7 @@ def watch(
     Exit code 0: still valid. 1: expired, labels refute the promised error rate. 2: bad input. 3: drifting.
 
     graphcal watch calibrator.safetensors today.parquet --time week
+    graphcal watch graphcal-alerts/ scored/ --time day --window month
     """
     from graphcal.decisions.decision import Decision
     from graphcal.decisions.monitoring import watch as compare
@@ -54,7 +57,7 @@ def watch(
     stated = None if decision is None else Decision.load(decision)
     table = read_table(predictions, kind, None, classes, labels, column_names(columns), source=source)
     column = table.times(time) if time else None
-    report = compare(reference, table.log_probs, table.y, column, decision=stated, names=table.classes)
+    report = compare(reference, table.log_probs, table.y, column, decision=stated, names=table.classes, window=window)
     if json:
         typer.echo(json_format.dumps(report.to_dict()))
     else:
@@ -72,6 +75,10 @@ def _show(report: MonitorReport) -> None:
     console = plain_console()
     print_summary(console, report.summary)
     console.print()
+    alerts = [w.alerts for w in report.windows if w.alerts is not None]
+    if alerts:
+        print_windows(console, alerts, report.positive)
+        console.print()
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for title in ("window", "rows", "confidence", "AUC", "labels", "accuracy", "slope"):
         table.add_column(title, justify="left" if title == "window" else "right", no_wrap=title != "window")
@@ -86,7 +93,7 @@ def _show(report: MonitorReport) -> None:
             "–" if w.slope is None else f"{w.slope.value:.2f}",
         )
     console.print(table)
-    console.print("AUC: how well rows at fitting time and now can be separated; 0.5 means not at all.", style="dim")
+    console.print("AUC: how well rows of the fit and of the window are told apart; 0.5: not at all.", style="dim")
     for w in report.windows:
         if w.drifting:
             console.print(f"* {w.name}: {', '.join(w.drifting)}", style="dim")

@@ -10,7 +10,8 @@ The labelled positives are a random draw of all T positives, so with e_a of e ab
 
 Equal chances in groups.  Rows with the same inclusion probability π are a random draw of their group: an interval per group at a
 share of the risk, added. "Reviewed if score > t, plus 2 % at random" is such a design. Other known π >= 0.05, independent draws:
-the weighted bounds of `bounds`.
+the weighted bounds of `bounds`, and the exact interval from labels thinned to equal chances (each kept with min π / π_i), at half
+of the risk each; the narrower end counts.
 
 Closing.  Rows are closed from the lowest score up. "More than a share β of the positives is closed" is tested for growing sets,
 in this fixed order, until the first test fails (fixed-sequence testing, arXiv:2110.01052). Precision is promised in the same way
@@ -28,7 +29,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import bdtrik
 
 from graphcal.decisions.bounds import (
     LEAST_INCLUSION,
@@ -65,6 +65,24 @@ class Estimate:
         if self.low is None or self.high is None:
             return f"{value} %"
         return f"{value} % ({percent(self.low)} to {percent(self.high)})"
+
+    def count_text(self) -> str:
+        """As a number of rows: "420 (380 to 465)", short enough for a table."""
+        if self.low is None or self.high is None:
+            return thousands(self.value)
+        return f"{thousands(self.value)} ({thousands(self.low)} to {thousands(self.high)})"
+
+
+def thousands(count: float) -> str:
+    """A count in at most six characters.
+
+    >>> thousands(9876.2), thousands(45678), thousands(3.21e6)
+    ('9,876', '45.7k', '3.21M')
+    """
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= max(unit, 9999.5):
+            return f"{count / unit:.3g}{name}" if count < 999.5 * unit else f"{count / unit:.0f}{name}"
+    return f"{count:,.0f}"
 
 
 def percent(share: float) -> str:
@@ -150,7 +168,7 @@ class LabelSample:
         if inclusion is not None and labelled[np.asarray(inclusion) >= 1].all():
             inside = np.asarray(inclusion) < 1  # rows that are all labelled tell nothing about the others
         rows = np.flatnonzero(inside)
-        ties = np.random.default_rng(seed).random(len(rows))  # no label decides between equal scores
+        ties, self.coin = np.random.default_rng(seed).random((2, len(rows)))  # no label decides between equal scores
         self.order = rows[np.lexsort((ties, -score[rows]))]
         self.certainty = certainty
         self.prob = np.asarray(prob, dtype=np.float64)[self.order]
@@ -219,18 +237,21 @@ class LabelSample:
         return low, high
 
     def _weighted(self, start: Array, end: Array, risk: float) -> tuple[Array, Array] | None:
+        """Two intervals at half of the risk: by all labelled positives, weighted, and by labels thinned to equal chances."""
         assert self.inclusion is not None
         low, high = np.zeros(len(end)), np.zeros(len(end))
         for j, (a, b) in enumerate(zip(start, end)):
-            pi = self.inclusion[a:b]
+            pi, hits = self.inclusion[a:b], self.positive[a:b]
             if not len(pi):
                 continue
             if pi.min() < LEAST_INCLUSION:
                 return None
-            drawn, seen = pi[self.positive[a:b]], int(self.positive[a:b].sum())
-            most = int((~self.labelled[a:b]).sum())
-            high[j] = np.clip(most_weighted(drawn, pi.min(), b - a, risk / 2) - seen, 0, most)
-            low[j] = np.clip(fewest_weighted(drawn, pi.min(), b - a, risk / 2) - seen, 0, most)
+            kept = self.labelled[a:b] & (self.coin[a:b] < pi.min() / pi)
+            e, K, k = (np.array([int(n)]) for n in ((hits & kept).sum(), len(pi), kept.sum()))
+            given = (pi[hits], float(pi.min()), len(pi), risk / 4, float(pi.mean()))
+            most, seen = int((~self.labelled[a:b]).sum()), int(hits.sum())
+            high[j] = np.clip(min(most_weighted(*given), int(most_errors(e, K, k, risk / 4)[0])) - seen, 0, most)
+            low[j] = np.clip(max(fewest_weighted(*given), int(fewest_errors(e, K, k, risk / 4)[0])) - seen, 0, most)
         return low, high
 
     # Precision and recall
@@ -376,62 +397,3 @@ def _clipped(value: float, ends: tuple[float, float] | None) -> Estimate:
         return Estimate(value)
     low, high = float(np.clip(ends[0], 0, 1)), float(np.clip(ends[1], 0, 1))
     return Estimate(min(max(value, low), high), low, high)
-
-
-# Windows of time
-
-
-@dataclass(frozen=True)
-class WindowEstimate:
-    """Unlabelled rows of a window of time: expected positives, precision and recall at the chosen threshold."""
-
-    name: str
-    rows: int
-    sent: int  # rows above the threshold
-    expected: Estimate  # number of positives
-    precision: Estimate | None  # None where no row is sent
-    recall: Estimate | None
-    drift: str = ""  # how its scores differ from those of the fitting period
-
-    def to_dict(self) -> dict[str, Any]:
-        inner = {"expected": self.expected.to_dict()}
-        shares = {"precision": self.precision, "recall": self.recall}
-        return {**asdict(self), **inner, **{k: None if v is None else v.to_dict() for k, v in shares.items()}}
-
-
-def estimate_window(name: str, prob: Array, sent: Array, whole: AlertThreshold, total: Estimate, model: tuple[float, float],
-                    risk: float, drift: str = "") -> WindowEstimate:  # fmt: skip
-    """Carry the estimates of the whole queue to a window with calibrated probabilities (n,) of which some are ``sent``.
-
-    ``model`` are the mean probability of all rows that are sent and the sum over all rows. Probabilities are scaled by the
-    estimate, and by the ends of its interval, over these; binomial quantiles add the chance of a small window.
-    """
-    m, mass = int(sent.sum()), float(prob.sum())
-
-    def chance(share: Estimate, factor: float, count: int) -> Estimate:
-        value = min(share.value * factor, 1.0)
-        if share.low is None or share.high is None or count == 0:
-            return Estimate(value)
-        low = max(0.0, math.floor(_quantile(risk / 2, count, min(share.low * factor, 1.0)))) / count
-        high = min(count, math.ceil(_quantile(1 - risk / 2, count, min(share.high * factor, 1.0)))) / count
-        return Estimate(value, min(low, value), max(high, value))
-
-    scaled = [None if end is None else end / max(len(prob), 1) for end in (total.value, total.low, total.high)]
-    rate = chance(Estimate(scaled[0] or 0.0, *scaled[1:]), mass / max(model[1], 1e-12), len(prob))
-    expected = Estimate(*(None if v is None else v * len(prob) for v in (rate.value, rate.low, rate.high)))  # type: ignore[arg-type]
-    if m == 0:
-        return WindowEstimate(name, len(prob), 0, expected, None, None, drift)
-    precision = chance(whole.precision, float(prob[sent].mean()) / max(model[0], 1e-12), m)
-    before = whole.rows * model[0] / max(model[1], 1e-12)  # share found, by the probabilities alone
-    recall = chance(
-        whole.recall, float(prob[sent].sum()) / max(mass, 1e-12) / max(before, 1e-12), max(1, round(expected.value))
-    )
-    return WindowEstimate(name, len(prob), m, expected, precision, recall, drift)
-
-
-def _quantile(level: float, n: int, p: float) -> float:
-    """Quantile of a binomial distribution, between whole numbers."""
-    if p <= 0 or p >= 1:
-        return n * p
-    value = float(bdtrik(level, n, p))
-    return 0.0 if math.isnan(value) else value

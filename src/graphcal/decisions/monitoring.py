@@ -2,8 +2,8 @@
 
     expired    the sequential test (`bounds`) refutes the promised risk of the approved nodes
     drifting   in some window the predictions differ from those at fitting time by more than chance (`compare_rows`, as in
-               `graphcal score`), or the calibration slope of its labels is off 1; the level of both tests is divided by the
-               number of windows
+               `graphcal score`), or the calibration slope of its labels is off 1, or the precision of its labelled alerts is
+               outside the interval expected of it; the level of each test is divided by the number of windows
     still valid    otherwise
 
 Calibration slope: b in  P(right) = σ(a + b logit(conf)), 1 for honest confidences and below 1 for overconfident ones; fitted by
@@ -21,17 +21,18 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor
 
-from graphcal.decisions.bounds import Array, labels_needed, labels_until_refuted, log_e_value
+from graphcal.decisions.alerts import percent
+from graphcal.decisions.bounds import Array, labels_needed, labels_until_refuted, log_e_value, share_interval
 from graphcal.decisions.decision import Decision, Interval, Promise, class_number, score_of
+from graphcal.decisions.windows import QueueEstimate, WindowEstimate, cut_windows
 from graphcal.metrics.bins import confidence
 from graphcal.metrics.references import compare_with, degrees
 from graphcal.metrics.row_comparison import DRAWS, RowComparison, sample_values
 from graphcal.text import plural, summary_html, summary_text
 
 Status = Literal["still valid", "drifting", "expired"]
-LEVEL = 0.01  # of the comparisons of one watch, all together; the same of the slopes
+LEVEL = 0.01  # of the comparisons of one watch, all together; the same of the slopes, and of the precisions
 SMALLEST_P = 1 / (DRAWS + 1)  # of a comparison
-MOST_WINDOWS = 12
 SCHEMA = 1  # of the JSON of `graphcal watch`
 
 
@@ -48,6 +49,7 @@ class Window:
     accuracy: float | None
     slope: Interval | None  # calibration slope with its interval, corrected
     drifting: tuple[str, ...]  # what has changed notably
+    alerts: WindowEstimate | None = None  # for a calibrator of `graphcal alerts`
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -75,6 +77,7 @@ class MonitorReport:
     windows: tuple[Window, ...]
     risk: Risk | None
     alpha: float
+    positive: str = ""  # class of the alerts
 
     @property
     def status(self) -> Status:
@@ -91,6 +94,8 @@ class MonitorReport:
     def summary(self) -> list[tuple[str, str]]:
         """Headings and texts for a terminal or a notebook."""
         rows = [("Status", self.status), ("Because", self.reason), ("Next", self.advice)]
+        if self.expected:
+            rows.append(("Expected", self.expected))
         if self.risk is not None:
             rows.insert(2, ("Evidence", f"e-value {self.risk.evidence:.3g}; {1 / self.alpha:g} refutes the promise"))
         return rows
@@ -124,6 +129,20 @@ class MonitorReport:
         return f"{alike}, and so do their confidences against {plural(labels, 'label')}" if labels else alike
 
     @property
+    def expected(self) -> str:
+        """The alerts of the newest window in one sentence; empty without alerts."""
+        newest = self.windows[-1].alerts if self.windows else None
+        if newest is None:
+            return ""
+        count = newest.expected.count_text()
+        if newest.precision is None or newest.recall is None:
+            return f"Window {newest.name}: {count} rows of {self.positive}, none of them above the threshold."
+        return (
+            f"Window {newest.name}: {count} rows of {self.positive}. Of the {newest.sent:,} rows above the threshold "
+            f"{newest.precision.text()} will be {self.positive}, which finds {newest.recall.text()}."
+        )
+
+    @property
     def advice(self) -> str:
         """Next step for the user."""
         if self.status == "expired":
@@ -135,9 +154,12 @@ class MonitorReport:
                 "The promise may not hold much longer. Label rows drawn at random from the newest window, then fit again or run "
                 "graphcal decide with them."
             )
-        if self.risk is not None:
+        labelled = any(w.labels for w in self.windows)
+        if self.risk is not None or (self.positive and labelled):
             return "Go on."
-        if any(w.labels for w in self.windows):
+        if self.positive:
+            return "Labels of a few rows above the threshold, drawn at random, would test the expected precision."
+        if labelled:
             return "No promise was tested: pass --decision FILE, as graphcal decide wrote it."
         return "Labels of a few approved rows drawn at random would test the promise itself."
 
@@ -161,12 +183,12 @@ def watch(
     decision: Decision | None = None,
     alpha: float = 0.05,
     names: Sequence[str] | None = None,
+    window: str = "auto",
 ) -> MonitorReport:
     """Compare predictions (N, C) as served, calibrated, with the ``reference`` of fitting time.
 
-    ``time`` (N,) cuts windows: by its values where they are few, else into equal parts. ``y`` (N,) holds labels where they have
-    arrived, -1 elsewhere. The promise of ``decision`` is tested against them, else the one in the reference. ``names`` are those
-    of the classes.
+    ``time`` (N,) and ``window`` cut windows, see `cut_windows`. ``y`` (N,) holds labels where they have arrived, -1 elsewhere.
+    The promise of ``decision`` is tested against them, else the one in the reference. ``names`` are those of the classes.
 
     >>> import graphcal
     >>> g = torch.Generator().manual_seed(0)
@@ -181,11 +203,14 @@ def watch(
         )
     if decision is not None and decision.num_classes != log_probs.shape[1]:
         raise ValueError(f"the decision was made on {decision.num_classes} classes, got {log_probs.shape[1]}")
-    cuts = windows_of(time, len(log_probs))
+    cuts = cut_windows(time, len(log_probs), window)
+    queue = None if reference.get("alerts") is None else QueueEstimate.from_dict(reference["alerts"])
     y = torch.full((len(log_probs),), -1) if y is None else y
     level = LEVEL / len(cuts)
     degree = None if graph is None else degrees(graph)
-    windows = tuple(measure_window(name, rows, reference, log_probs, y, level, degree, names) for name, rows in cuts)
+    windows = tuple(
+        measure_window(name, rows, reference, log_probs, y, level, degree, names, queue) for name, rows in cuts
+    )
     order = np.arange(len(log_probs)) if time is None else np.argsort(np.asarray(time), kind="stable")
     stored = reference.get("promise")
     if decision is not None:
@@ -195,26 +220,7 @@ def watch(
     else:
         promise, threshold = Promise(), None
     risk = None if threshold is None else check_risk(promise, threshold, log_probs, y, order, alpha)
-    return MonitorReport(windows, risk, alpha)
-
-
-def windows_of(time: Sequence[Any] | Array | None, nodes: int) -> list[tuple[str, Array]]:
-    """Names and row numbers, oldest first."""
-    if time is None:
-        return [("all", np.arange(nodes))]
-    values = np.asarray(time)
-    if len(values) != nodes:
-        raise ValueError(f"time has {len(values)} entries for {nodes} predictions")
-    if values.dtype.kind not in "iufM" or (values.dtype.kind in "fM" and (values != values).any()):
-        raise ValueError(
-            f"time must hold numbers or datetime64 without gaps, got {values.dtype}: text does not sort as time does. "
-            "graphcal watch reads columns of text"
-        )
-    each = np.unique(values)
-    if len(each) <= MOST_WINDOWS:
-        return [(str(value), np.flatnonzero(values == value)) for value in each]
-    order = np.argsort(values, kind="stable")
-    return [(f"{values[rows[0]]} to {values[rows[-1]]}", rows) for rows in np.array_split(order, 10)]
+    return MonitorReport(windows, risk, alpha, "" if queue is None else queue.positive)
 
 
 def measure_window(
@@ -226,6 +232,7 @@ def measure_window(
     level: float,
     degree: Array | None,
     names: Sequence[str] | None,
+    queue: QueueEstimate | None = None,
 ) -> Window:
     """Compare one window with the reference; ``level`` is that of each of its tests."""
     index = torch.from_numpy(rows)
@@ -245,6 +252,12 @@ def measure_window(
         drifting.append(comparison.text("the rows of the fit", "this window"))
     if slope is not None and not slope.low <= 1 <= slope.high:
         drifting.append(f"calibration slope {slope.value:.2f}")
+    alerts = None
+    if queue is not None:
+        prob = probs[:, 1].numpy()
+        alerts = queue.window(name, prob)
+        drifting += precision_faults(alerts, labels[labelled & queue.sends(prob)].numpy() == 1, 1 - level)
+        alerts = replace(alerts, drift="; ".join(drifting))
     return Window(
         name,
         len(rows),
@@ -255,7 +268,19 @@ def measure_window(
         float(right[labelled].mean()) if labelled.any() else None,
         slope,
         tuple(drifting),
+        alerts,
     )
+
+
+def precision_faults(window: WindowEstimate, hits: Array, certainty: float) -> list[str]:
+    """Say where the labels of rows above the threshold (n,) refute the expected precision; empty where they do not."""
+    expected = window.precision
+    if expected is None or expected.low is None or expected.high is None or not len(hits):
+        return []
+    low, high = share_interval(int(hits.sum()), len(hits), certainty)
+    if low <= expected.high and high >= expected.low:
+        return []
+    return [f"precision {percent(hits.mean())} % in {plural(len(hits), 'labelled alert')}, expected {expected.text()}"]
 
 
 def check_risk(

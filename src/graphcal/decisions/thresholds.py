@@ -41,7 +41,7 @@ and how many nodes each error target on its own would certify.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,9 +53,7 @@ from graphcal.decisions.bounds import (
     LEAST_INCLUSION,
     Array,
     fewest_weighted,
-    first_excess,
     future_certified,
-    log_weighted,
     most_errors,
     most_weighted,
     realised_certified,
@@ -77,10 +75,13 @@ class WeightedSets:
     wrong: Array  # (n,) bool
     count: Array  # (T,) labelled nodes in the set
     least: Array  # (T,) smallest inclusion probability of the set
+    typical: Array  # (T,) mean inclusion probability of the set
 
-    def errors(self, t: int) -> Array:
-        """Inclusion probabilities of the labelled errors of set t."""
-        return np.asarray(self.inclusion[: self.count[t]][self.wrong[: self.count[t]]])
+    def bound(self, end: Callable[..., int], t: int, nodes: int, risk: float) -> int:
+        """`most_weighted` or `fewest_weighted` of the errors of set t, which has so many nodes."""
+        inside = slice(self.count[t])
+        drawn = self.inclusion[inside][self.wrong[inside]]
+        return end(drawn, float(self.least[t]), nodes, risk, float(self.typical[t]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +146,8 @@ def nested_sets(
     if inclusion is not None:
         chance = inclusion[ordered]
         count, least = np.cumsum(labelled)[ends - 1], np.minimum.accumulate(chance)[ends - 1]
-        weighted = WeightedSets(chance[labelled], wrong[ordered[labelled]], count, least)
+        typical = np.cumsum(chance)[ends - 1] / ends
+        weighted = WeightedSets(chance[labelled], wrong[ordered[labelled]], count, least, typical)
     counts = np.zeros(len(ordered), bool) if others is None else beside
     uncertainty = np.cumsum(np.where(counts, 0.0, doubt))[ends - 1] / np.maximum(np.cumsum(~counts)[ends - 1], 1)
     share = certify.sum() / max(pool.sum(), 1)
@@ -189,10 +191,9 @@ def certified_by_chance(sets: NestedSets, max_error: float, risk: float) -> Arra
     assert weighted is not None
     passed = np.zeros(len(rest), bool)
     for t in np.flatnonzero((weighted.least >= LEAST_INCLUSION) & (rest > 0)):
-        drawn = weighted.errors(t)
-        excess = int(first_excess(len(drawn), rest[t], max_error))
-        possible = excess <= len(drawn) + rest[t]
-        passed[t] = not possible or log_weighted(drawn, float(weighted.least[t]), excess) >= -math.log(risk)
+        seen = int(weighted.wrong[: weighted.count[t]].sum())
+        most = weighted.bound(most_weighted, t, int(rest[t] + weighted.count[t]), risk)
+        passed[t] = most - seen <= max_error * rest[t] + 1e-9
     return passed
 
 
@@ -412,12 +413,10 @@ def weighted_shares(sets: NestedSets, certainty: float) -> tuple[Array, Array, A
     assert weighted is not None
     share, low, high = np.full(len(K), np.nan), np.zeros(len(K)), np.ones(len(K))
     for t in np.flatnonzero(weighted.count):
-        drawn, least = weighted.errors(t), float(weighted.least[t])
-        share[t] = (1 / drawn).sum() / (1 / weighted.inclusion[: weighted.count[t]]).sum()
-        if least >= LEAST_INCLUSION:
-            low[t], high[t] = (
-                bound(drawn, least, int(K[t]), risk) / K[t] for bound in (fewest_weighted, most_weighted)
-            )
+        weight, seen = 1 / weighted.inclusion[: weighted.count[t]], weighted.wrong[: weighted.count[t]]
+        share[t] = weight[seen].sum() / weight.sum()
+        if weighted.least[t] >= LEAST_INCLUSION:
+            low[t], high[t] = (weighted.bound(b, t, int(K[t]), risk) / K[t] for b in (fewest_weighted, most_weighted))
     return share, low, high
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from graphcal.lab.datasets import load
 from graphcal.lab.explanation import explain_many
 from graphcal.lab.training import Training, published, train
-from graphcal.methods import CALIBRATORS
+from graphcal.methods import recipes_by_name
 from graphcal.metrics.bins import BINS
 from graphcal.results import Explanations, Provenance, Results, choose_method, results_of
 from graphcal.study import StageProgress, Study
@@ -21,11 +21,13 @@ from graphcal.threads import threads_for
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+    from graphcal.core import Recipe
+
 
 def run(
     dataset: str | Data = "citeseer",
     backbone: str = "gcn",
-    calibrators: Sequence[str] = ("ts", "scar", "graph-scaling-keep", "graph-scaling"),
+    calibrators: Sequence[str | Recipe] = ("ts", "scar", "graph-scaling-keep", "graph-scaling"),
     seeds: Iterable[int] = range(10),
     labels_per_class: int = 20,
     protocol: str | None = None,
@@ -38,8 +40,8 @@ def run(
     """Train ``backbone`` once per seed, fit each calibrator on the validation nodes, measure on the test nodes.
 
     What is saved, drawn and decided is of one method: the only calibrator given, or of several the recommended one
-    (`graphcal.results.choose_method`). ``dataset`` is a name or your own `Data`. ``progress(stage, done, total)`` is called
-    while training and while calibrating.
+    (`graphcal.results.choose_method`). ``calibrators`` are names, "file.py:Class", or recipes. ``dataset`` is a name or your
+    own `Data`. ``progress(stage, done, total)`` is called while training and while calibrating.
 
     >>> import graphcal
     >>> data = graphcal.lab.synthetic(500, seed=0)
@@ -47,7 +49,7 @@ def run(
     >>> results.value("ts", "nll") < results.value("none", "nll"), results.verdict[:31]
     (True, 'The model is under-confident by')
     """
-    recipes = {name: CALIBRATORS[name]() for name in dict.fromkeys(["none", *calibrators])}
+    recipes = recipes_by_name(calibrators)
     data = load(dataset, protocol, labels_per_class, split) if isinstance(dataset, str) else dataset
     seeds = list(seeds)
     settings = published("cagcn", backbone, data.get("name"), labels_per_class)
@@ -76,7 +78,7 @@ def run(
     )
     with threads_for(runs[0].outputs.logits.numel()):
         study = Study.of([run.outputs for run in runs], recipes, on=data.val_mask, progress=progress)
-        choice = choose_method(study, calibrators)
+        choice = choose_method(study, list(recipes))
         fitted = study.fitted[choice.method][0]
         out = replace(study.outputs[0], graph=data)  # with its test labels
 

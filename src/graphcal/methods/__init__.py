@@ -3,6 +3,8 @@
 A method of your own is one file with a recipe and one line in this table, or an entry point of your package (`graphcal.plugins`).
 """
 
+from collections.abc import Iterable
+
 from graphcal.core import Recipe
 from graphcal.methods.card import Card
 from graphcal.methods.dirichlet import Dirichlet
@@ -44,6 +46,7 @@ __all__ = [
     "TemperatureScaling",
     "Uncalibrated",
     "VectorScaling",
+    "recipes_by_name",
 ]
 
 CALIBRATORS: Names[type[Recipe]] = Names(
@@ -71,3 +74,18 @@ CALIBRATORS: Names[type[Recipe]] = Names(
     method="fit",
     signature="fit(out, on, stop=None): it is not a recipe",
 )
+
+
+def recipes_by_name(calibrators: Iterable[str | Recipe]) -> dict[str, Recipe]:
+    """Recipes by their names in a study, "none" first. A name is looked up; a recipe is called by its class.
+
+    >>> recipes_by_name(["ts", Isotonic()])
+    {'none': Uncalibrated(), 'ts': TemperatureScaling(), 'Isotonic': Isotonic()}
+    """
+    recipes: dict[str, Recipe] = {"none": Uncalibrated()}
+    for calibrator in calibrators:
+        name = calibrator if isinstance(calibrator, str) else type(calibrator).__name__
+        if not isinstance(calibrator, str) and name in recipes:
+            raise ValueError(f"two recipes are called {name}. Run them one after the other")
+        recipes[name] = CALIBRATORS[calibrator]() if isinstance(calibrator, str) else calibrator
+    return recipes

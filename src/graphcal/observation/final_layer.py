@@ -19,8 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcal.core import FinalLayer
-from graphcal.observation.output_activation import Read
-from graphcal.observation.recorder import Change, LinearCall
+from graphcal.observation.recorder import Change, LinearCall, Read
 
 Repeat = Callable[[Mapping[int, Change]], Tensor]  # logits of one more pass with some linear calls changed
 Passes = Callable[

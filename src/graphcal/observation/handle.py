@@ -15,8 +15,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from graphcal.observation.calls import evaluating
 from graphcal.observation.final_layer import Confirmed, confirm
-from graphcal.observation.output_activation import Read, as_columns, read_logits, two_columns
-from graphcal.observation.recorder import Change, Recorder
+from graphcal.observation.recorder import Change, Read, Recorder, as_columns, read_logits, two_columns
 
 
 @dataclass(eq=False)

@@ -12,8 +12,9 @@ neither is given, and takes every node to be far from the training set.
 *Modes*: the model runs under ``torch.autocast`` and ``torch.inference_mode`` as you set them; the calibration computes in the
 precision of its tensors.
 
-*Missing neighbours*: a sampled batch (`graphcal.serving.sampled_batches`), or a model that returns its first rows only, does not
-show the neighbours that a calibration reads. Pass ``context``, a table made once on the whole graph by
+*Missing neighbours*: a sampled batch, or a model that returns its first rows only, does not show the neighbours that a
+calibration reads. A batch is recognised by what samplers leave in it (``n_id``, ``input_id``, ``batch_size``), or by its edges: a
+sample of an undirected graph has edges without their reverse. Pass ``context``, a table (N, K) made once on the whole graph by
 ``calibration.context_of(out)``; rows are looked up by ``n_id``, which the batch carries or the call names (``n_id=``). Without
 it, and for nodes newer than the table, such nodes get the plain form of the calibration, which reads logits alone: a level was
 fitted with edges and hidden representation together, and the representation of a cut neighbourhood is another one.
@@ -22,7 +23,7 @@ fitted with edges and hidden representation together, and the representation of 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -33,12 +34,35 @@ from torch_geometric.data import Data
 
 from graphcal.checks import check_mask
 from graphcal.core import Calibration, Needs, Outputs
-from graphcal.graphs import isolated_nodes, without_autocast
+from graphcal.graphs import is_undirected, isolated_nodes, without_autocast
 from graphcal.observation import ForwardPass, Pick, logits_and_hidden, observe
-from graphcal.observation.calls import Call, evaluating, signature_of, unwrapped
-from graphcal.observation.graph_inputs import graph_of_call
-from graphcal.serving.sampled_batches import is_sampled, rows_of
+from graphcal.observation.calls import Call, evaluating, graph_of_call, signature_of, unwrapped
 from graphcal.serving.torch_export import Exportable
+
+
+def is_sampled(graph: Data, fitted_on: Mapping[str, Any]) -> bool:
+    """Return whether neighbours are missing. ``fitted_on`` describes the graph that the calibration was fitted on."""
+    if graph.get("n_id") is not None or graph.get("input_id") is not None:
+        return True
+    seeds = graph.get("batch_size")
+    if isinstance(seeds, int) and graph.num_nodes is not None and seeds < int(graph.num_nodes):
+        return True
+    edges = graph.get("edge_index")
+    return bool(fitted_on.get("undirected")) and edges is not None and not is_undirected(edges)
+
+
+def rows_of(table: Tensor, n_id: Tensor) -> Tensor:
+    """The rows of the nodes with these numbers; NaN for a node that came after the table was made."""  # (n, K)
+    n_id = torch.as_tensor(n_id)
+    if n_id.dim() != 1 or n_id.is_floating_point() or n_id.dtype in (torch.bool, torch.uint8):
+        raise ValueError(f"n_id must be node numbers (n,), integers; got {tuple(n_id.shape)} of {n_id.dtype}")
+    if n_id.numel() and int(n_id.min()) < 0:
+        raise ValueError(f"n_id must be node numbers from 0; got {int(n_id.min())}")
+    n_id = n_id.long()
+    in_table = n_id < len(table)
+    rows = table[n_id[in_table].to(table.device)].to(n_id.device)
+    return rows.new_full((len(n_id), table.shape[1]), torch.nan).masked_scatter(in_table[:, None], rows)
+
 
 USER = 6  # frames from a method that `_calibrated` calls to the line that called the model
 

@@ -12,7 +12,7 @@ edges         tables of edges; ids as row numbers
 calibration   `graphcal.calibrate`, and a table of files calibrated (two_classes: the choice of ``auto`` for two classes)
 estimator     `CalibratedScores`, for scikit-learn
 scorer        one function, RecordBatch -> RecordBatch; calibrated blocks (C, n)
-contexts      what a graph-aware calibration reads off the edges (edge_blocks, disk_columns, disk_contexts)
+contexts      what a graph-aware calibration reads off the edges (disk_sums: edges and columns in files)
 scoring       `score`: a table of any size, in threads or on Ray
 writing       `graphcal.export`; Parquet files, whole or not at all
 """

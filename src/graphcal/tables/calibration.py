@@ -19,8 +19,8 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, FinalLayer, Outputs
-from graphcal.methods import CALIBRATORS
+from graphcal.core import Calibration, FinalLayer, Outputs, Recipe
+from graphcal.methods import CALIBRATORS, recipes_by_name
 from graphcal.metrics import Measurement
 from graphcal.metrics.bins import BINS
 from graphcal.metrics.references import reference_summary
@@ -63,7 +63,7 @@ def calibrate(
     y: Any,
     edges: Any = None,
     on: Any = None,
-    calibrator: str = "auto",
+    calibrator: str | Recipe = "auto",
     kind: str | None = None,
     classes: Sequence[str] | None = None,
     seed: int = 0,
@@ -80,8 +80,8 @@ def calibrate(
         Row numbers.
     on : array of shape (N,) or row numbers, optional
         Rows to fit on; without it half of the labelled rows are drawn with ``seed``.
-    calibrator : str, default="auto"
-        Name in `CALIBRATORS`.
+    calibrator : str or Recipe, default="auto"
+        Name in `CALIBRATORS`, "file.py:Class", or a recipe.
     kind : {"logits", "log-probs", "probs"}, optional
         Type of the scores, if column names do not say it.
     classes : sequence of str, optional
@@ -111,11 +111,12 @@ def calibrate(
     out = outputs_of(given.logits, given.y, split, edges_of(edges), None)
     study = fit(out, [calibrator])
     measured = study.measure(torch.from_numpy(split.test), BINS)
-    fitted = study.fitted[calibrator][0]
+    method = list(study.fitted)[-1]  # "none" where that was given
+    fitted = study.fitted[method][0]
     attach_metadata(fitted.calibration, fitted.log_probs, given.layout, given.kind, given.classes, split)
     probs = like(scores, fitted.log_probs.exp(), given)
     notes = ([note] if note else []) + remark_on_order(given.logits, given.y) + notes_on(study)
-    return Calibrated(probs, fitted.calibration, measured[calibrator], measured["none"], study, tuple(notes))
+    return Calibrated(probs, fitted.calibration, measured[method], measured["none"], study, tuple(notes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,9 +265,9 @@ def outputs_of(
     return Outputs(logits, graph, final)
 
 
-def fit(out: Outputs, calibrators: Sequence[str]) -> Study:
+def fit(out: Outputs, calibrators: Sequence[str | Recipe]) -> Study:
     """Fit no calibrator and each of those given in one study; for two classes ``auto`` is the best of several."""
-    recipes = {name: CALIBRATORS[name]() for name in dict.fromkeys(["none", *calibrators])}
+    recipes = recipes_by_name(calibrators)
     compared = compare_calibrators(out) if "auto" in recipes and out.num_classes == 2 else {}
     if compared:
         recipes["auto"] = CALIBRATORS[min(compared, key=lambda name: compared[name])]()

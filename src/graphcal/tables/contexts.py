@@ -3,7 +3,7 @@
     predictions -> logits (C, N) and ids in files      ids at the ends of edges -> row numbers -> blocks of edges in files
     both -> calibration.context -> (K, N) in a file, of which a job of scoring reads its rows
 
-Memory is bounded by one batch: see `edge_blocks`, `row_numbers`, `disk_contexts`.
+Memory is bounded by one batch: see `edges` and `disk_sums`.
 
 Everything lies in a hidden folder of the output. When a killed command is given again, a context that was finished is used; what
 was not is made anew. The folder goes when all is done, and when anything is refused.
@@ -24,9 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from graphcal.files import digest, one_process, sha256_of, write_atomically
-from graphcal.tables.disk_columns import DiskColumns
-from graphcal.tables.disk_contexts import DiskSums, Progress
-from graphcal.tables.edge_blocks import write_blocks
+from graphcal.tables.disk_sums import DiskColumns, DiskSums, Progress, write_blocks
 from graphcal.tables.edges import RowNumbers, edge_batches, edge_count_bound
 from graphcal.tables.files import BATCH, WHOLE_FILE, count_rows, fingerprints, plain_ids, read_batches, shards_of
 from graphcal.tables.labels import ENDS, training_ids

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from graphcal.core import Outputs
 from graphcal.tables.calibration import fit
@@ -43,13 +44,23 @@ class CalibratedScores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes = classes
 
     def fit(self, X: Any, y: Any) -> CalibratedScores:
-        """Fit the calibrator on all rows."""
+        """Fit the calibrator on all rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, C) or (n, 1)
+            Scores, one column per class. One column is the score of the second class.
+        y : array-like of shape (n,)
+            Labels.
+        """
         from torch_geometric.data import Data
 
-        block, labels = self._block(X), np.asarray(y)
-        if len(labels) != block.shape[1]:
-            raise ValueError(f"X has {block.shape[1]} rows, y has {len(labels)}")
+        scores, labels = validate_data(self, X, y, **self._checks())
+        check_classification_targets(labels)
         self.classes_ = np.unique(labels) if self.classes is None else np.asarray(self.classes)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y has one class, {self.classes_[0]!r}. Calibration needs labels of two.")
+        block = self._block(scores)
         if len(self.classes_) != len(block):
             raise ValueError(
                 f"X has scores for {len(block)} classes, y has {len(self.classes_)}: name all of them, in the order of the "
@@ -65,37 +76,34 @@ class CalibratedScores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         everyone = torch.ones(len(targets), dtype=torch.bool)
         out = Outputs(logits, Data(y=targets, val_mask=everyone, num_nodes=len(targets)))
         self.calibration_ = fit(out, [self.calibrator]).fitted[self.calibrator][0].calibration
-        self.n_features_in_ = len(block)
-        if hasattr(X, "columns"):
-            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Calibrated probabilities."""  # (n, C)
+        """Return calibrated probabilities (n, C)."""
         check_is_fitted(self, "calibration_")
-        names = getattr(self, "feature_names_in_", None)
-        if names is not None and hasattr(X, "columns") and list(X.columns) != list(names):
-            raise ValueError(
-                f"X has the columns {list(X.columns)}, the calibrator was fitted on {list(names)}, in this order"
-            )
-        block = self._block(X)
-        if len(block) != len(self.classes_):
-            raise ValueError(
-                f"X has scores for {len(block)} classes, the calibrator was fitted on {len(self.classes_)}"
-            )
+        block = self._block(validate_data(self, X, reset=False, **self._checks()))
         probs, _ = calibrated_block(self.calibration_, self.kind_.logits(block, "X"))
         rows = probs.T.astype(np.float64)
         normalised: np.ndarray = rows / rows.sum(1, keepdims=True)
         return normalised
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of the highest probability."""  # (n,)
-        winners: np.ndarray = self.classes_[self.predict_proba(X).argmax(1)]
+        """Return the class (n,) of the highest probability."""
+        probs = self.predict_proba(X)
+        winners: np.ndarray = self.classes_[probs.argmax(1)]
         return winners
 
-    def _block(self, X: Any) -> np.ndarray:
-        values = np.asarray(X)
-        values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
-        if values.ndim == 1 or (values.ndim == 2 and values.shape[1] == 1):
-            return both_classes(values.reshape(-1), score_type_name(self.kind))
-        return np.ascontiguousarray(values.T)
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that probabilities cannot be negative."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = score_type_name(self.kind) == "probs"
+        return tags
+
+    def _checks(self) -> dict[str, Any]:
+        finite = score_type_name(self.kind) != "log-probs"  # where -inf is a probability of zero
+        return {"dtype": (np.float64, np.float32), "ensure_all_finite": finite}
+
+    def _block(self, scores: np.ndarray) -> np.ndarray:
+        if scores.shape[1] == 1:
+            return both_classes(scores[:, 0], score_type_name(self.kind))
+        return np.ascontiguousarray(scores.T)

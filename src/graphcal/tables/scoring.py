@@ -30,7 +30,7 @@ from graphcal.files import atomic_file, check_writable, digest, file_errors, swe
 from graphcal.metrics.references import RowCounts, drift_since
 from graphcal.saving import find_reference, restore
 from graphcal.tables.contexts import GraphFiles, TableContext, edges_context
-from graphcal.tables.disk_contexts import Progress
+from graphcal.tables.disk_sums import Progress
 from graphcal.tables.files import BATCH, WHOLE_FILE, count_rows, fingerprints, format_of, parquet_fragment, read_batches
 from graphcal.tables.layouts import ROLES
 from graphcal.tables.metadata import FittedTable, with_metadata

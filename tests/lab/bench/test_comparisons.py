@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from small_session import small_session
 
-from graphcal.lab.bench.comparisons import against, best_of, from_the_best, over_graphs, p_value, p_values, ranks_of
+from graphcal.lab.bench.comparisons import against, best_of, from_the_best, over_graphs, p_value, p_values
 from graphcal.lab.bench.session import Session
 
 
@@ -52,6 +52,20 @@ def told_apart(values: np.ndarray, shared: np.ndarray) -> bool:
     return min(from_the_best(values, shared, int(values.mean(axis=1).argmin())).values()) <= 0.05
 
 
+@pytest.mark.slow_cases(
+    "0.8-5-13",
+    "0.8-10-13",
+    "0.0-40-13",
+    "0.0-5-13",
+    "0.8-40-13",
+    "0.0-5-5",
+    "0.0-10-5",
+    "0.0-40-5",
+    "0.8-40-5",
+    "0.8-5-5",
+    "0.8-10-5",
+    "0.0-10-13",
+)
 @pytest.mark.parametrize("methods", [2, 5, 13])
 @pytest.mark.parametrize("runs", [5, 10, 40])
 @pytest.mark.parametrize("correlation", [0.0, 0.8])
@@ -63,6 +77,7 @@ def test_equal_methods_are_rarely_told_from_the_best(methods: int, runs: int, co
     assert rejected <= rows * 0.05 + 3 * np.sqrt(rows * 0.05 * 0.95)
 
 
+@pytest.mark.slow
 def test_thirteen_methods_with_the_same_node_error_are_rarely_told_from_the_best() -> None:
     """The error of the nodes is in all runs: 18 % would be told apart, were only the pairs with the best corrected for."""
     rng, rows, methods = np.random.default_rng(0), 500, 13
@@ -106,17 +121,6 @@ def test_differences_have_the_sign_of_the_metric(session: Session) -> None:
 def test_two_methods_are_compared_with_the_best_as_with_a_reference(session: Session) -> None:
     keys = {m: [one.cell.key for one in session.slots if one.method == m] for m in ("uncal", "ts")}
     assert best_of(keys, session.store, "nll") == ("ts", against("ts", keys, session.store, "nll"))
-
-
-def test_ranks() -> None:
-    table = [{"a": 1.0, "b": 2.0, "c": 3.0}, {"a": 1.0, "b": 3.0, "c": 2.0}] * 3
-    found = ranks_of(table, "ece")
-    assert found is not None
-    assert dict(zip(found.names, found.mean)) == {"a": 1.0, "b": 2.5, "c": 2.5}
-    turned = ranks_of(table, "accuracy")
-    assert turned is not None
-    assert dict(zip(turned.names, turned.mean))["a"] == 3.0
-    assert ranks_of(table[:4], "ece") is None, "four graphs rank nothing"
 
 
 @pytest.mark.parametrize(

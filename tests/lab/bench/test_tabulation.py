@@ -13,7 +13,7 @@ from graphcal.lab.bench.contents import agreement_words
 from graphcal.lab.bench.engines import Serial
 from graphcal.lab.bench.records import Record
 from graphcal.lab.bench.session import Session
-from graphcal.lab.bench.tabulation import Entry, Row, Table, ranks_over_graphs
+from graphcal.lab.bench.tabulation import Entry, Row, Table
 from graphcal.metrics import ece
 
 
@@ -57,13 +57,13 @@ def test_agreement_is_counted_by_equivalence_first() -> None:
     published = {"far": (9.0, 0.1), "near": (4.4, 0.1), "same": (4.0, 0.1), "wide": (4.4, 9.0), "none": None}
     entries = {name: entry(value) for name, value in published.items()}
     assert entries["near"].differs("ece")
-    table = Table(small(), (Row({}, entries), Row({}, {"far": entries["far"]})), None)
+    table = Table(small(), (Row({}, entries), Row({}, {"far": entries["far"]})))
     assert table.agreement == {"equivalent": 2, "differs": 2, "open": 1}
     assert agreement_words(table) == (
         "Cells with a published value: 5; equivalent to it (two one-sided tests, within 1 point, 5%): 2; "
         "different (≠, not equivalent): 2; open: 1."
     )
-    assert agreement_words(Table(small(), (Row({}, {"none": entries["none"]}),), None)) == ""
+    assert agreement_words(Table(small(), (Row({}, {"none": entries["none"]}),))) == ""
 
 
 def test_one_published_value_may_stand_beside_every_column(session: Session) -> None:
@@ -95,7 +95,6 @@ def test_methods_on_other_test_nodes_stand_side_by_side_but_are_not_compared(ses
     entries = asked.table().rows[0].entries
     assert all(len(entry.records) == 2 for entry in entries.values())
     assert not any(entry.best or entry.tied for entry in entries.values())
-    assert asked.table().ranks is None
     assert "other splits" in text_of(asked.table())
 
 
@@ -113,23 +112,3 @@ def test_half_a_table_says_how_much_is_there(session: Session) -> None:
     more = Session.of(small(), session.store.folder, runs=6).table()
     assert "4 of 6 runs finished" in text_of(more)
     assert not any(entry.best or entry.tied for entry in more.rows[0].entries.values())
-
-
-def test_ranks_are_over_graphs_and_over_methods_that_every_row_has() -> None:
-    """Two rows of one graph are one task; a column that one graph lacks is not ranked."""
-
-    def entry(ece: float, dataset: str) -> Entry:
-        group = {"dataset": dataset, "protocol": "public", "labels_per_class": 20}
-        record = Record({"groups": [group], "run": [0, 0]}, {"test": {"ece": ece / 100}}, {}, {})
-        return Entry((record,), ("key",), 1)
-
-    rows = []
-    for number, graph in enumerate(["a", "b", "c", "d", "e", "e"]):
-        values = {"one": 1.0, "two": 2.0, "three": 9.0 if number == 5 else 3.0}
-        if number:
-            values["some"] = 0.1
-        rows.append(Row({"dataset": graph}, {m: entry(v, graph) for m, v in values.items()}))
-    found = ranks_over_graphs(small(), rows)
-    assert found is not None
-    assert (found.tasks, found.names) == (5, ("one", "two", "three"))
-    assert ranks_over_graphs(small(), rows[:4]) is None

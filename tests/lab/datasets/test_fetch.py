@@ -11,6 +11,8 @@ import pytest
 
 from graphcal.lab.datasets import _fetch as fetching
 
+pytestmark = pytest.mark.network
+
 
 @pytest.mark.parametrize("name", ["cora", "corafull", "arxiv-year", "chameleon-filtered", "squirrel", "photo", "cs"])
 def test_addresses(name: str) -> None:

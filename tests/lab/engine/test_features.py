@@ -9,7 +9,7 @@ import torch
 from gradients import example, same_value_and_gradients
 
 from graphcal.lab.engine.dropout import Dropout
-from graphcal.lab.engine.features import Features, FirstProductCache, differentiable_first_product
+from graphcal.lab.engine.receptive import Features, FirstProductCache, differentiable_first_product
 from graphcal.lab.engine.sparse import Sparse
 
 CPU = torch.device("cpu")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from graphcal.lab.engine.gating import noisy_top_k
+from graphcal.lab.baselines.gets import noisy_top_k
 
 
 def test_gates_pick_k_experts_and_the_noise_keeps_them_busy():

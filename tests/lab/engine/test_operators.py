@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from graphcal.lab.engine import operators
-from graphcal.observation.graph_parts import feature_matrix
+from graphcal.lab.engine import sparse
+from graphcal.observation.batches import feature_matrix
 
 EDGES = torch.tensor([[0, 1, 1, 2, 3, 3, 0], [1, 0, 2, 1, 3, 0, 1]])  # a loop at 3, the edge 0 -> 1 twice, node 4 alone
 A = np.zeros((5, 5))
@@ -27,12 +27,12 @@ FORMULAS = {
 
 
 def test_the_plain_adjacency_has_no_loops_and_no_repetitions():
-    assert np.array_equal(operators.plain_adjacency(EDGES, 5).toarray(), A)
+    assert np.array_equal(sparse.plain_adjacency(EDGES, 5).toarray(), A)
 
 
 @pytest.mark.parametrize("name", FORMULAS)
 def test_the_formula(name):
-    made = getattr(operators, name)(operators.plain_adjacency(EDGES, 5))
+    made = getattr(sparse, name)(sparse.plain_adjacency(EDGES, 5))
     assert np.allclose(made.toarray(), FORMULAS[name], atol=1e-6)
 
 

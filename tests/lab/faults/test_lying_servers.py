@@ -15,6 +15,8 @@ from graphcal.lab.datasets import _fetch as fetch
 from graphcal.lab.datasets import catalog
 from graphcal.lab.datasets._fetch import download
 
+pytestmark = pytest.mark.network
+
 Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
 
 

@@ -6,6 +6,10 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.network
+
 GUARD = """
 import socket, sys
 def refuse(*args, **kwargs):
@@ -25,6 +29,7 @@ def guarded(code: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_import_and_the_main_job_open_no_socket() -> None:
     """The same guard stops a download first, so the test can fail."""
     guarded(

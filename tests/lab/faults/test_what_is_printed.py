@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import graphcal
 from graphcal.cli import app, main
 from graphcal.lab.bench.files import _escaped
-from graphcal.pages import with_policy
+from graphcal.reports.html import with_policy
 from graphcal.results import Results
 
 ROWS = "".join(f"{k},{k % 2},{k},{k}\n" for k in range(40))

@@ -13,8 +13,7 @@ from torch_geometric.data import Data
 from conftest import random_graph
 from graphcal import metrics
 from graphcal.lab.training import Training, train
-from graphcal.lab.tuning import search, sweep_decay, tune_decay
-from graphcal.lab.tuning.search import DecayCandidate, _bisect
+from graphcal.lab.tuning import NARROW, DecayCandidate, _bisect, sweep_decay, tune_decay
 from graphcal.metrics import score
 
 PLAIN = replace(score(torch.tensor([[0.8, 0.2]]).log(), torch.tensor([0])), accuracy=0.8)
@@ -45,7 +44,7 @@ def test_bisection_finds_the_root_of_the_gap(root: float) -> None:
     known = KnownCurve(lambda decay: 2.0 * math.log10(decay / root))  # steep: only a decay close to the root will do
     found, _ = _bisect(known, 5e-6, 5e-4)
     error = math.sqrt(0.8 * 0.2 / known.nodes)
-    assert abs(2.0 * math.log10(found / root)) <= max(error, 2.0 * search.NARROW)
+    assert abs(2.0 * math.log10(found / root)) <= max(error, 2.0 * NARROW)
     assert known.rounds <= 5
 
 

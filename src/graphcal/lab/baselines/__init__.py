@@ -3,9 +3,8 @@
 They join `graphcal.CALIBRATORS` by entry point, as a calibrator of another package does.
 """
 
-from graphcal.lab.baselines.cagcn import CaGCN
+from graphcal.lab.baselines.cagcn import DCGNN, CaGCN
 from graphcal.lab.baselines.dcgc import DCGC
-from graphcal.lab.baselines.dcgnn import DCGNN
 from graphcal.lab.baselines.gats import GATS
 from graphcal.lab.baselines.gets import GETS
 from graphcal.lab.baselines.simcalib import SimCalib

@@ -6,7 +6,10 @@ picks k experts for each node:
 
     e_m = A_hat relu(A_hat [inputs of m] W1_m + b1_m) W2_m + b2_m        z' = z * softplus( sum_m g_m e_m )
     g = softmax over the k largest of  q + noise softplus(r)        q = [x W_x, z] W_gate,  r = [x W_x, z] W_noise
-    loss = CE + balance ( cv^2(importance) + cv^2(load) )           (Shazeer et al. 2017)
+    loss = CE + balance ( cv^2(importance) + cv^2(load) )           (Shazeer et al. 2017, arXiv:1701.06538)
+
+importance = column sums of g. load is the expected number of rows that choose an expert, smooth in the weights: the probability
+over the expert's own noise that it is among the k largest.
 
 One scale for each class: predictions may change, although the paper speaks of temperature. Without ``stop`` the training
 nodes decide when to stop, as in the paper: the fitted nodes are learnt by heart and would never say so.
@@ -25,14 +28,50 @@ from torch.nn.functional import softplus
 
 from graphcal.core import Calibration, Needs, Outputs, fitted_on
 from graphcal.graphs import structure
-from graphcal.lab.engine.gating import noisy_top_k
 from graphcal.lab.engine.rows import RowSlice, feature_rows, row_slice
 from graphcal.methods.card import Card
-from graphcal.methods.solvers.adam import Weights, adam
-from graphcal.methods.solvers.draws import dropout, uniform
+from graphcal.methods.solvers.adam import Weights, adam, dropout, uniform
 from graphcal.methods.solvers.linear import mean_nll
 from graphcal.methods.solvers.node_order import fitting_order, stopping_order, training_nodes
 from graphcal.methods.solvers.scaling import with_predictions
+
+
+def noisy_top_k(
+    x: Tensor, gate: Tensor, noise: Tensor, top: int, generator: torch.Generator | None = None
+) -> tuple[Tensor, Tensor]:
+    """Gates (n, M) with ``top`` entries per row that are not zero, and the imbalance (). No generator: no noise."""
+    clean = x @ gate  # (n, M)
+    if generator is None:
+        return _top_softmax(clean, top), clean.new_zeros(())
+    spread = softplus(x @ noise) + 0.01
+    draw = torch.randn(clean.shape, generator=generator, dtype=torch.double).to(clean)
+    noisy = clean + draw * spread
+    gates = _top_softmax(noisy, top)
+    imbalance = squared_variation(gates.sum(0))
+    if top < clean.shape[1]:
+        imbalance = imbalance + squared_variation(_chance(clean, noisy, spread, top).sum(0))
+    return gates, imbalance
+
+
+def _top_softmax(scores: Tensor, top: int) -> Tensor:
+    best, which = scores.topk(top, -1)
+    return torch.zeros_like(scores).scatter(-1, which, best.softmax(-1))
+
+
+def _chance(clean: Tensor, noisy: Tensor, spread: Tensor, top: int) -> Tensor:
+    """Probability that each expert stays among the ``top`` when only its own noise is drawn anew."""  # (n, M)
+    ranked = noisy.topk(top + 1, -1).values
+    inside = noisy > ranked[:, top, None]
+    to_beat = torch.where(inside, ranked[:, top, None], ranked[:, top - 1, None])
+    chance: Tensor = torch.special.ndtr((clean - to_beat) / spread)
+    return chance
+
+
+def squared_variation(values: Tensor) -> Tensor:
+    """Variance over squared mean."""
+    variation: Tensor = values.var() / (values.mean().square() + 1e-10)
+    return variation
+
 
 EXPERTS = ((1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (0, 1, 1), (1, 0, 1), (1, 1, 1))  # logits, features, degree
 

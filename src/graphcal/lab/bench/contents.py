@@ -1,4 +1,4 @@
-"""Contents of a table's page: the grid of the paper or a list of methods for each row, summary over graphs, ranks, seconds.
+"""Contents of a table's page: the grid of the paper or a list of methods for each row, summary over graphs, seconds.
 
 A preset may ask for a summary over all its graphs:
 
@@ -6,6 +6,8 @@ A preset may ask for a summary over all its graphs:
     metrics = ["nll", "ece"]            # the columns of the means
     tested = ["nll", "ece"]             # compared by the exact sign-change test over graphs, Holm over the rivals
     by = "labels"                       # an axis: one pair of tables for each of its values, and one for all
+    section = [{ title = "...", where = { ... } }]   # in place of ``by``: the rows of each pair of tables
+    together = [["cora", "cora_ml"]]    # graphs that depend on each other: one difference in the test
     part = "untouched"                  # graphs that are also compared by themselves: their name ...
     where = { dataset = ["cs"] }        # ... and which they are
 
@@ -18,9 +20,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from graphcal.lab.bench.comparisons import LEVEL, over_graphs
+from graphcal.lab.bench.comparisons import LEVEL, MARGIN, over_graphs
 from graphcal.lab.bench.document import Block, Footnotes, Grid, Heading, Notes, Paragraph, Text, cells, paragraph
-from graphcal.lab.bench.equivalence import MARGIN
 from graphcal.lab.bench.presets import matches
 from graphcal.lab.bench.tabulation import Entry, Row, Table, number
 from graphcal.metrics.comparison import holm
@@ -35,6 +36,11 @@ def summary_blocks(table: Table) -> list[Block]:
     by = summary.get("by", "")
     values = list(dict.fromkeys(row.axis_values[by] for row in table.rows)) if by else []
     sections: list[tuple[str, Sequence[Row]]] = [("Over all graphs", table.rows)]
+    if "section" in summary:
+        sections = [
+            (s["title"], [row for row in table.rows if matches(s["where"], row.axis_values)])
+            for s in summary["section"]
+        ]
     if len(values) > 1:
         sections += [(f"{by} {value}", [row for row in table.rows if row.axis_values[by] == value]) for value in values]
     blocks: list[Block] = []
@@ -83,7 +89,7 @@ def _compared(table: Table, rows: Sequence[Row]) -> list[Block]:
     header, columns = [f"{table.preset.title_of(main_method)} minus", "graphs"], []
     for metric in summary["tested"]:
         cost = metric_of(metric).cost
-        p = holm([over_graphs(list(differences[m][metric].values())) for m in rivals])
+        p = holm([over_graphs(_independent(differences[m][metric], summary.get("together", ()))) for m in rivals])
         header += [metric_of(metric).title, "better / worse", "p"]
         column = []
         for m, chance in zip(rivals, p):
@@ -111,6 +117,15 @@ def _compared(table: Table, rows: Sequence[Row]) -> list[Block]:
         for k, m in enumerate(rivals)
     ]
     return [Grid(header, body)]
+
+
+def _independent(gaps: Mapping[str, float], together: Sequence[Sequence[str]]) -> list[float]:
+    """One difference for each graph, and one for the graphs of a group that depend on each other: their mean."""
+    group_of = {graph: group[0] for group in together for graph in group}
+    units: dict[str, list[float]] = {}
+    for graph, gap in gaps.items():
+        units.setdefault(group_of.get(graph, graph), []).append(gap)
+    return [fmean(values) for values in units.values()]
 
 
 def _counts(gaps: Mapping[str, float], metric: str) -> str:
@@ -267,7 +282,7 @@ def table_blocks(table: Table) -> list[Block]:
     body = list_blocks(table, notes) if table.preset.kind == "list" else _grid_blocks(table, notes)
     same = ", ".join(f"{axis_title(n)} {v}" for n, v in table.rows[0].axis_values.items() if n not in table.axes)
     about = f"Source: {table.preset.source}. {table.preset.caption}".strip() + (f" Everywhere: {same}." if same else "")
-    blocks = [Heading(1, table.preset.title), paragraph(about), *summary_blocks(table), *body, *_rank_blocks(table)]
+    blocks = [Heading(1, table.preset.title), paragraph(about), *summary_blocks(table), *body]
     return [*blocks, Notes(notes.lines)] if notes.lines else blocks
 
 
@@ -312,16 +327,16 @@ def _beside_blocks(table: Table, metric: str) -> list[Block]:
 
 
 def _legend(table: Table) -> Paragraph:
-    pieces = [Text("Mean ± sd over runs.")]
+    pieces = [Text(f"{metric_of(table.preset.metric).heading}, mean ± sd over runs.")]
     if table.preset.kind == "table":
-        same_nodes = ": a paired test on the same nodes tells it apart from every other method in the row "
+        same_nodes = ": significantly different from every other method in the row by a paired test on the same nodes "
         pieces += [Text(" "), Text("Bold", "bold"), Text(f"{same_nodes}(Holm over all pairs, {LEVEL:.0%}); ")]
-        pieces += [Text("italic", "italic"), Text(": not told apart from the row's best.")]
+        pieces += [Text("italic", "italic"), Text(": not significantly different from the row's best.")]
     if table.preset.metric == "ece":
         floor = "the ECE expected of a perfectly calibrated model on these nodes"
         pieces.append(Text(f" floor: {floor}; excess: what is above it."))
     if any(entry.published for row in table.rows for entry in row.entries.values()):
-        differs = "Welch's test tells the two means apart (5%, as many runs on both sides)"
+        differs = "the two means differ by Welch's test (5%, as many runs on both sides)"
         pieces.append(Text(f" paper: the published value; ≠: {differs}. {agreement_words(table)}".rstrip()))
     return Paragraph(tuple(pieces))
 
@@ -350,19 +365,6 @@ def _cell(entry: Entry | None, metric: str, notes: Footnotes) -> Text:
         small.append(paper + (" ≠" if entry.differs(metric) else ""))
     style = "bold" if entry.best else "italic" if entry.tied else ""
     return Text(entry.plus_minus(metric), style, notes.refer(entry.remarks), tuple(small))
-
-
-def _rank_blocks(table: Table) -> list[Block]:
-    ranks = table.ranks
-    if ranks is None:
-        return []
-    body = [cells([table.preset.title_of(m), f"{mean:.2f}"]) for m, mean in zip(ranks.names, ranks.mean)]
-    text = (
-        f"Over {ranks.tasks} graphs, the rows of each averaged; two methods whose mean ranks differ by less than the "
-        f"critical difference {ranks.critical_difference:.2f} (Nemenyi, {LEVEL:.0%}) are not told apart. "
-        f"Friedman: p = {ranks.p:.2g}."
-    )
-    return [Heading(2, "Mean ranks"), Grid(["method", "mean rank"], body), paragraph(text)]
 
 
 def seconds_blocks(table: Table, level: int = 1) -> list[Block]:

@@ -4,7 +4,7 @@ reliability  one diagram for each row and method (or each value of ``columns``)
 histograms   confidences of right and wrong predictions, likewise
 sweep        metrics over an axis, one line per method
 runtime      seconds against ECE, one panel per graph
-table        mean ranks with their critical difference, where there are enough rows
+table, list  difference of every method to TS (or ``against``) on each graph, where there are five graphs or more
 
 Figures of metrics over an axis. What ``[figure]`` of a preset says:
 
@@ -23,16 +23,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphcal.lab.bench.comparisons import Ranks
+from graphcal.lab.bench.presets import matches
 from graphcal.lab.bench.tabulation import Entry, Row, Table
-from graphcal.lab.plots.curves import STYLE, draw_curves, draw_differences, draw_points, place_labels
+from graphcal.lab.plots.curves import STYLE, draw_curves, draw_differences, draw_dots, draw_points, place_labels
 from graphcal.metrics.bins import Reliability, mean_reliability
 from graphcal.metrics.names import metric_of
-from graphcal.plots import draw_confidences, draw_reliability
-from graphcal.plots.figure import HEIGHT, blank, panels, styled
+from graphcal.plots import blank, draw_confidences, draw_reliability, styled
 
 if TYPE_CHECKING:
-    from graphcal.plots.figure import Axes, Figure
+    from graphcal.plots import Axes, Figure
 
 
 COLUMNS = 4  # panels beside each other in a figure of differences
@@ -189,8 +188,8 @@ def figure_of(table: Table) -> Figure | None:
         "histograms": _histograms,
         "sweep": sweep,
         "runtime": _runtime,
-        "table": _rank_diagram,
-        "list": _rank_diagram,
+        "table": _dots,
+        "list": _dots,
     }
     if table.preset.kind not in draw:
         raise ValueError(f"unknown kind {table.preset.kind!r} of preset; choose one of {', '.join(draw)}")
@@ -323,21 +322,48 @@ def _runtime(table: Table) -> Figure | None:
     return figure
 
 
-def _rank_diagram(table: Table) -> Figure | None:
-    from graphcal.lab.plots.curves import draw_ranks
+FEWEST_GRAPHS = 5  # of a figure of differences by graph
 
-    if table.ranks is None:
+
+def _dots(table: Table) -> Figure | None:
+    """Differences to the reference by graph, a line per method; a panel for each metric. Rows of one graph are averaged.
+
+    Graphs of the summary's part (``[summary] where``) are marked. None where fewer than five graphs have the reference.
+    """
+    reference = table.preset.against or "ts"
+    gaps = {metric: _gaps(table, reference, metric) for metric in DOTS}
+    first = gaps[DOTS[0]]
+    graphs = {graph for by_graph in first.values() for graph in by_graph}
+    if len(graphs) < FEWEST_GRAPHS:
         return None
-    distances = table.ranks
-    named = Ranks(
-        tuple(table.preset.title_of(m) for m in distances.names),
-        distances.mean,
-        distances.critical_difference,
-        distances.p,
-        distances.tasks,
-    )
-    figure, axes = panels(1, 1, 2.5 * HEIGHT)
-    draw_ranks(named, axes[0][0])
-    title = metric_of(table.preset.metric).title
-    axes[0][0].set_title(f"{title}: mean ranks over {distances.tasks} graphs", fontsize="small")
+    order = sorted(first, key=lambda m: statistics.fmean(first[m].values()))
+    part = table.preset.summary.get("where")
+    marked = {graph for graph in graphs if part and matches(part, {"dataset": graph})}
+    figure = blank(7.2, 0.19 * len(order) + 1.0)
+    axes = figure.subplots(1, len(DOTS), sharey=True)
+    for number, (ax, metric) in enumerate(zip(axes, DOTS)):
+        draw_dots(
+            {table.preset.title_of(m): gaps[metric][m] for m in order}, marked, ax, table.preset.summary.get("part", "")
+        )
+        letter(ax, number, metric_of(metric).heading)
+        ax.set_xlabel(f"minus that of {table.preset.title_of(reference)}; left of zero is better")
+    handles = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels())}
+    handles["mean"] = axes[0].plot([], [], "|", color="#222222", markersize=8, markeredgewidth=1.6)[0]
+    labels = [f"one of {len(graphs)} graphs" if name == "other graphs" and not marked else name for name in handles]
+    figure.legend(handles.values(), labels, loc="outside lower center", ncols=len(labels), frameon=False)
     return figure
+
+
+DOTS = ("nll", "ece")  # metrics of a figure of differences by graph, smaller is better
+
+
+def _gaps(table: Table, reference: str, metric: str) -> dict[str, dict[str, float]]:
+    """Method -> graph -> mean difference to the reference, on the runs that both have."""
+    gaps: dict[str, dict[str, list[float]]] = {}
+    for row in table.rows:
+        other = row.entries.get(reference)
+        for m, entry in row.entries.items():
+            both = entry.minus(other, metric) if other is not None and m != reference else []
+            if both:
+                gaps.setdefault(m, {}).setdefault(str(row.axis_values["dataset"]), []).append(statistics.fmean(both))
+    return {m: {graph: statistics.fmean(values) for graph, values in by.items()} for m, by in gaps.items()}

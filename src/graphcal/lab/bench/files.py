@@ -27,7 +27,7 @@ from graphcal.lab.bench.presets import Preset
 from graphcal.lab.bench.records import Record
 from graphcal.lab.bench.tabulation import Entry, Row, Table, empty, marked_metrics, printed, with_marks
 from graphcal.metrics.names import metric_of
-from graphcal.plots.figure import svg
+from graphcal.plots import svg
 
 FIRST = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "nll", "brier", "signed_gap")
 ADDED = ("aurc", "eaurc", "coverage_at_5", "worst_slice")  # blank for records that were made before they were measured
@@ -156,15 +156,20 @@ def csv_of_seconds(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """A floating table with caption and label, in booktabs; bold as in the Markdown."""
+    """Floating tables with caption and label in booktabs, one per metric; bold as in the Markdown."""
+    preset = table.preset
+    return "\n".join(_latex(table, m) for m in (preset.metric, *preset.beside) if not m.startswith("all_"))
+
+
+def _latex(table: Table, metric: str) -> str:
     preset = table.preset
     head = [*(axis_title(axis) for axis in table.axes), *(preset.title_of(m) for m in table.methods)]
-    metric, legend = metric_of(preset.metric).heading, "Bold: the best of its row by a paired test."
+    heading, legend = metric_of(metric).heading, "Bold: the best of its row by a paired test."
     lines = [
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{_escaped(f'{preset.title}. {metric}, mean ± standard deviation over runs. {legend}')}}}",
-        rf"\label{{tab:{preset.name}}}",
+        rf"\caption{{{_escaped(f'{preset.title}. {heading}, mean ± standard deviation over runs. {legend}')}}}",
+        rf"\label{{tab:{preset.name}{'' if metric == preset.metric else f'-{metric}'}}}",
         rf"\begin{{tabular}}{{{'l' * len(table.axes)}{'r' * len(table.methods)}}}",
         r"\toprule",
         " & ".join(map(_escaped, head)) + r" \\",
@@ -177,8 +182,9 @@ def latex(table: Table) -> str:
             if entry is None or not entry.records:
                 cells.append("--" if entry is not None else "")
                 continue
-            text = entry.plus_minus(preset.metric).replace(" ± ", r"{\scriptsize $\pm$") + "}"
-            cells.append(rf"\textbf{{{text}}}" if entry.best else text)
+            text = entry.plus_minus(metric).replace(" ± ", r"{\scriptsize $\pm$") + "}"
+            best = entry.best if metric == preset.metric else entry.styles.get(metric) == "bold"
+            cells.append(rf"\textbf{{{text}}}" if best else text)
         lines.append(" & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]) + "\n"
 
@@ -218,7 +224,7 @@ def read_table(folder: Path, preset: Preset) -> Table:
         entries |= {blank.method: empty(preset, blank) for blank in blanks(preset) if blank.row == axis_values}
         marked = with_marks(preset, entries, _tests(tests.get(texts, []), marked_metrics(preset)))
         rows.append(Row(axis_values, {m: marked[m] for m in preset.methods if m in marked}, same_nodes=texts in tests))
-    return Table(preset, tuple(rows), None)
+    return Table(preset, tuple(rows))
 
 
 def read_lines(path: Path) -> list[dict[str, str]]:

@@ -2,7 +2,8 @@
 
     extends    another file, beside this one or installed: tables are merged, rules appended, the rest is replaced
     axes       what is varied: dataset, labels_per_class, backbone, and any name a method binds to a setting
-    methods    the columns: names under ``define``, or of calibrators; "all" for every calibrator of this library
+    methods    the columns: names under ``define``, or of calibrators ("file.py:Class" for one in a file of your own);
+               "all" for every calibrator of this library
     define     a method: training overrides + recipe
     set        rules {where, ...} applied in order to the slots they match: settings published for one dataset, say
     published  what a paper printed, mean and sd, and ``remark`` on it (`graphcal.lab.bench.presets`)
@@ -46,9 +47,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from graphcal.files import CELLS, RUNS, read_toml, reading
+from graphcal.files import CELLS, RUNS, file_errors, read_toml
 from graphcal.lab.bench import preset_files
-from graphcal.plugins import Names, announced, taken_out
+from graphcal.plugins import Names, announced, is_file_name, taken_out
 
 Found = dict[str, Any]
 KEYS = ("table", "where", "called", "columns", "every", "remarks")
@@ -181,12 +182,24 @@ def read_preset(name: str) -> Preset:
     path = Path(name)
     if path.stem in available:
         raise ValueError(f"{path} has the name of an installed preset, and would replace its tables: rename it")
-    with reading(path, "a sound preset"):
+    with file_errors(path, "a sound preset"):
         text = _merged(path)
         missing = [key for key in NEEDED if key not in text]
         if missing:
             raise ValueError(f"{path} lacks {', '.join(missing)}; a preset needs {', '.join(NEEDED)}")
-        return build_preset(path.stem, text)
+        return build_preset(path.stem, _with_defaults(text))
+
+
+def _with_defaults(text: Mapping[str, Any]) -> dict[str, Any]:
+    """A preset of one's own with the titles of calibrators, and NLL, ECE and accuracy side by side."""
+    from graphcal.methods import CALIBRATORS
+
+    named = text["methods"] if isinstance(text["methods"], list) else []
+    cards = {name: getattr(CALIBRATORS[name], "card", None) for name in named if name in CALIBRATORS}
+    titled = {name: {"title": card.title, "calibrator": name} for name, card in cards.items() if card}
+    metrics = ("nll", "ece", "accuracy") if text.get("kind", "table") == "table" else ()
+    beside = [metric for metric in metrics if metric != text.get("metric", "ece")]
+    return {"beside": beside, **text, "define": {**titled, **text.get("define", {})}}
 
 
 def build_preset(name: str, text: Mapping[str, Any]) -> Preset:
@@ -271,7 +284,8 @@ def _methods(preset: str, wanted: Sequence[str] | str, defined: Mapping[str, Any
         points = announced("calibrator")
         baselines = sorted(name for name in points if points[name].module == "graphcal.lab.baselines")
         return {**{name: {"title": name, "calibrator": name} for name in (*CALIBRATORS.builtin, *baselines)}, **others}
-    available = {**{name: {"calibrator": name} for name in CALIBRATORS}, **defined}
+    files = {name: {"title": name.partition(":")[2], "calibrator": name} for name in wanted if is_file_name(name)}
+    available = {**{name: {"calibrator": name} for name in CALIBRATORS}, **files, **defined}
     missing = [method for method in wanted if method not in available]
     if missing:
         named = ", ".join(method + taken_out("calibrator", method) for method in missing)

@@ -25,7 +25,7 @@ from graphcal.lab.bench.document import Block, Command, Heading, markdown, parag
 from graphcal.lab.bench.files import Place, parse_lines, place_of, read_lines, read_table
 from graphcal.lab.bench.records import Store
 from graphcal.lab.bench.session import clock
-from graphcal.lab.bench.tabulation import Row, Table, ranks_over_graphs
+from graphcal.lab.bench.tabulation import Row, Table
 
 MADE = re.compile(r"^## How it was made\n\n(.+?)(?=\n\n## |\s*\Z)", re.MULTILINE | re.DOTALL)
 
@@ -80,7 +80,7 @@ def _put_together(table: Table, kept: Sequence[Row]) -> Table:
         return table
     rows = {_place(row): row for row in (*table.rows, *kept)}  # of the same place, the one that is kept
     together = tuple(rows[row_key] for row_key in _order(table) if row_key in rows)
-    return Table(table.preset, together, ranks_over_graphs(table.preset, together))
+    return Table(table.preset, together)
 
 
 def _merged(file: Path, text: str, order: Sequence[Place], staying: Collection[Place]) -> str:

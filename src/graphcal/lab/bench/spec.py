@@ -57,6 +57,7 @@ class Cell:
     stop: str  # the nodes that early stopping of a calibrator watches: "val", "train", or "none" (its own choice)
     bins: int
     fit_labels: int = 0  # how many random nodes the calibrator is fitted on; 0: the validation nodes of the protocol
+    code: str = ""  # SHA-256 of the file that a calibrator "file.py:Class" is in
 
     def __post_init__(self) -> None:
         if not self.groups:
@@ -80,8 +81,7 @@ class Cell:
 
     def to_dict(self) -> dict[str, Any]:
         """A field that was added later is left out where it says nothing: a cell keeps its key."""
-        whole = asdict(self)
-        return whole if self.fit_labels else {key: value for key, value in whole.items() if key != "fit_labels"}
+        return {key: value for key, value in asdict(self).items() if value or key not in ("fit_labels", "code")}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Cell:

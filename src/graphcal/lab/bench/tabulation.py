@@ -1,7 +1,7 @@
 """Build a table from records: means over runs beside the published values, with tests.
 
 A cell differs from the published one (mark ≠) when Welch's test tells the two means apart; the published one is taken to be of as
-many runs as ours. Agreement is counted by `graphcal.lab.bench.equivalence`: equivalent within a margin, differs, or open.
+many runs as ours. Agreement is counted by `graphcal.lab.bench.comparisons`: equivalent within a margin, differs, or open.
 Bold is for the method that a paired test tells apart from every other in its row; italic for those that the test cannot tell
 from the row's best. A cell without numbers says why.
 """
@@ -14,13 +14,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from graphcal.lab.bench.comparisons import Difference, Ranks, against, best_of, marks_of, ranks_of
-from graphcal.lab.bench.equivalence import LEVEL, MARGIN, MeanDifference, Sample, welch
+from graphcal.lab.bench.comparisons import (
+    LEVEL,
+    MARGIN,
+    Difference,
+    MeanDifference,
+    Sample,
+    against,
+    best_of,
+    marks_of,
+    welch,
+)
 from graphcal.lab.bench.expansion import Blank, Slot
 from graphcal.lab.bench.presets import Preset, matches
 from graphcal.lab.bench.records import Record, Store
+from graphcal.metrics.floor import limit_in_bins
 from graphcal.metrics.names import metric_of
-from graphcal.metrics.sample_size import limit_in_bins
 
 Published = tuple[float, float]  # mean, sd
 
@@ -110,7 +119,6 @@ class Row:
 class Table:
     preset: Preset
     rows: tuple[Row, ...]
-    ranks: Ranks | None
 
     @property
     def methods(self) -> list[str]:
@@ -146,7 +154,7 @@ def tabulate(preset: Preset, slots: Sequence[Slot], blanks: Sequence[Blank], sto
         compared = _compared(preset, entries, store) if same_nodes else entries
         compared |= {blank.method: empty(preset, blank) for blank in blanks if str(blank.row) == name}
         rows.append(Row(axis_values, {m: compared[m] for m in preset.methods if m in compared}, same_nodes))
-    return Table(preset, tuple(rows), ranks_over_graphs(preset, rows))
+    return Table(preset, tuple(rows))
 
 
 def empty(preset: Preset, blank: Blank) -> Entry:
@@ -239,20 +247,3 @@ def with_marks(
         )
         for m, entry in entries.items()
     }
-
-
-def ranks_over_graphs(preset: Preset, rows: Sequence[Row]) -> Ranks | None:
-    """Each graph is one task: its rows share test nodes and are averaged. Methods that every row has finished are ranked."""
-    complete = [done for row in rows if (done := _complete(row.entries))]
-    if not complete or not all(row.same_nodes for row in rows):
-        return None
-    methods = [m for m in complete[0] if all(m in done for done in complete)]
-    graphs: dict[str, list[Row]] = {}
-    for row in rows:
-        if _complete(row.entries):
-            graphs.setdefault(str(row.axis_values["dataset"]), []).append(row)
-    means = [
-        {m: statistics.fmean(row.entries[m].mean(preset.metric) for row in together) for m in methods}
-        for together in graphs.values()
-    ]
-    return ranks_of(means, preset.metric)

@@ -1,21 +1,15 @@
-"""Graph neural networks with a replica axis and a final layer named ``head``, one file each.
+"""Graph neural networks with a replica axis and a final layer named ``head``.
 
-`BACKBONES` maps a name to its `Backbone`, a frozen dataclass of settings; a new one is one file and one line here.
+`BACKBONES` maps a name to its `Backbone`, a frozen dataclass of settings; a new one is one class and one line here.
 """
 
 from __future__ import annotations
 
-from graphcal.lab.models.appnp import APPNP
-from graphcal.lab.models.fagcn import FAGCN
 from graphcal.lab.models.gat import GAT
-from graphcal.lab.models.gcn import GCN
-from graphcal.lab.models.gcnii import GCNII
 from graphcal.lab.models.gpn import GPN
-from graphcal.lab.models.jknet import JKNet
-from graphcal.lab.models.mlp import MLP
+from graphcal.lab.models.layered import GCN, MLP, SGC, GraphSAGE, JKNet
 from graphcal.lab.models.replicas import Backbone, ModelConfig, ModelOnGraph, Replicas, TrainedGNN
-from graphcal.lab.models.sage import GraphSAGE
-from graphcal.lab.models.sgc import SGC
+from graphcal.lab.models.residual import APPNP, FAGCN, GCNII
 from graphcal.plugins import Names
 
 BACKBONES: Names[type[Backbone]] = Names(

@@ -16,31 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
 from graphcal.lab.engine.dropout import Dropout
 from graphcal.lab.engine.layers import elu, init_param, nodes_first
-from graphcal.lab.engine.operators import add_self_loops
 from graphcal.lab.engine.receptive import ReceptiveField
-from graphcal.lab.engine.sparse import Sparse
-from graphcal.lab.models.replicas import ModelConfig, Replicas
-
-
-@dataclass(frozen=True)
-class GAT:
-    """Veličković et al. 2018: two attention layers; the first puts its heads side by side, the last averages them."""
-
-    heads: int = 8
-    output_heads: int = 1  # averaged; 8 for Pubmed in the paper
-    elu_alpha: float = 1.0  # SCAR's code has 0.2
-
-    def prepare(self, adjacency: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-        return add_self_loops(adjacency), x
-
-    def build(self, config: ModelConfig, generators: Sequence[torch.Generator]) -> Replicas:
-        return GATReplicas(self, config, generators)
+from graphcal.lab.engine.sparse import Sparse, add_self_loops
+from graphcal.lab.models.replicas import GraphBackbone, ModelConfig, Replicas
 
 
 class Attention(nn.Module):
@@ -78,11 +61,10 @@ def _attended(hop: Sparse, shares: Tensor, x: Tensor, heads: int) -> Tensor:
 class GATReplicas(Replicas):
     normalisation = "attention"
     head: Attention
-    depth = 2
 
     def __init__(self, backbone: GAT, config: ModelConfig, generators: Sequence[torch.Generator]) -> None:
-        super().__init__()
-        self.config, self.backbone = config, backbone
+        super().__init__(config, depth=2)
+        self.backbone = backbone
         width = backbone.heads * config.hidden_channels
         self.conv = Attention(
             config.in_channels, config.hidden_channels, backbone.heads, width, generators, config.init
@@ -120,3 +102,14 @@ class GATReplicas(Replicas):
 
     def final_parameters(self) -> list[nn.Parameter]:
         return [self.head.weight]
+
+
+@dataclass(frozen=True)
+class GAT(GraphBackbone):
+    """Veličković et al. 2018: two attention layers; the first puts its heads side by side, the last averages them."""
+
+    heads: int = 8
+    output_heads: int = 1  # averaged; 8 for Pubmed in the paper
+    elu_alpha: float = 1.0  # SCAR's code has 0.2
+    network = GATReplicas
+    operator = staticmethod(add_self_loops)

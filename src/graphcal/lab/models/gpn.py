@@ -21,34 +21,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log, pi
 
-import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
 from graphcal.lab.engine.dropout import Dropout, relu_dropout
 from graphcal.lab.engine.layers import Linear, init_param
-from graphcal.lab.engine.operators import symmetric
 from graphcal.lab.engine.receptive import ReceptiveField
-from graphcal.lab.models.replicas import ModelConfig, Replicas
-
-
-@dataclass(frozen=True)
-class GPN:
-    """Stadler et al. 2021: evidence by a normalising flow per class, propagated; logits are log alpha of a Dirichlet law."""
-
-    latent: int = 16
-    flows: int = 10
-    hops: int = 10
-    teleport: float = 0.1
-    entropy: float = 1e-4
-    warmup: int = 5  # epochs
-    flow_weight_decay: float = 0.0  # of the flows, whatever the training's is
-
-    def prepare(self, adjacency: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-        return symmetric(adjacency), x
-
-    def build(self, config: ModelConfig, generators: Sequence[torch.Generator]) -> Replicas:
-        return GPNReplicas(self, config, generators)
+from graphcal.lab.models.replicas import GraphBackbone, ModelConfig, Replicas
 
 
 class RadialFlows(nn.Module):
@@ -82,8 +61,8 @@ class GPNReplicas(Replicas):
     has_own_loss = True
 
     def __init__(self, backbone: GPN, config: ModelConfig, generators: Sequence[torch.Generator]) -> None:
-        super().__init__()
-        self.config, self.backbone, self.depth = config, backbone, backbone.hops
+        super().__init__(config, backbone.hops)
+        self.backbone = backbone
         self.first = Linear(config.in_channels, config.hidden_channels, generators, config.init)
         self.code = Linear(config.hidden_channels, backbone.latent, generators, config.init)
         self.head = RadialFlows(backbone.latent, config.num_classes, backbone.flows, generators)
@@ -130,6 +109,20 @@ class GPNReplicas(Replicas):
 
     def own_weight_decay(self) -> dict[nn.Parameter, float]:
         return dict.fromkeys(self.head.parameters(), self.backbone.flow_weight_decay)
+
+
+@dataclass(frozen=True)
+class GPN(GraphBackbone):
+    """Stadler et al. 2021: evidence by a normalising flow per class, propagated; logits are log alpha of a Dirichlet law."""
+
+    latent: int = 16
+    flows: int = 10
+    hops: int = 10
+    teleport: float = 0.1
+    entropy: float = 1e-4
+    warmup: int = 5  # epochs
+    flow_weight_decay: float = 0.0  # of the flows, whatever the training's is
+    network = GPNReplicas
 
 
 def _softplus(x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ The pages hold <!-- answer --> and <!-- /answer -->; docs/reproduction.md also m
 SCAR against temperature scaling on the same network, graph by graph, by five measures.
 
 Rows of one graph share test nodes, so a graph is the unit: the differences of its three label rates are averaged, with the
-interval that the scatter over runs gives (`graphcal.lab.bench.equivalence`). It holds for these test nodes; what other nodes
+interval that the scatter over runs gives (`graphcal.lab.bench.comparisons`). It holds for these test nodes; what other nodes
 would say is the business of the paired tests (`graphcal bench audit`).
 
 Which rows of the paper's tables have the fair columns: finished with every run, or not run, and by what command they are.
@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 import typer
 
+from graphcal.lab.bench.comparisons import LEVEL, MeanDifference, Sample, bias, combine, welch
 from graphcal.lab.bench.document import Grid, cells, markdown
-from graphcal.lab.bench.equivalence import LEVEL, MeanDifference, Sample, bias, combine, welch
 from graphcal.lab.bench.expansion import left_out
 from graphcal.lab.bench.presets import Preset, read_preset
 from graphcal.lab.paper.agreement import count_published, distinct, read_cells, tally

@@ -26,8 +26,8 @@ import numpy as np
 import typer
 
 from graphcal.files import read_toml
+from graphcal.lab.bench.comparisons import bias
 from graphcal.lab.bench.document import Block, Grid, Heading, cells, markdown, paragraph
-from graphcal.lab.bench.equivalence import bias
 from graphcal.lab.paper.run_files import RunFiles, write_or_check
 from graphcal.metrics.names import metric_of
 

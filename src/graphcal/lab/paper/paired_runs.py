@@ -26,8 +26,8 @@ import numpy as np
 import typer
 from scipy import stats
 
+from graphcal.lab.bench.comparisons import LEVEL
 from graphcal.lab.bench.document import Block, Grid, Heading, cells, markdown, paragraph
-from graphcal.lab.bench.equivalence import LEVEL
 from graphcal.lab.paper.run_files import Row, RunFiles, write_or_check
 from graphcal.metrics.comparison import holm
 from graphcal.metrics.names import metric_of

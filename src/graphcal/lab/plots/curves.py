@@ -1,19 +1,16 @@
 """Curves with error bars and points with names, for print: each line or point is labelled where it is, none covers another.
 
 Colours are Okabe and Ito's; a method also has a marker of its own, so that the pictures survive grey print.
-
-The critical-difference diagram of `graphcal.lab.bench.comparisons` (Demšar 2006, JMLR 7).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphcal.lab.bench.comparisons import Ranks
-from graphcal.plots.measurement import ink
+from graphcal.plots import ink
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -134,41 +131,38 @@ PLACES = [
 ] + [(0, sign * (reach + 9), "center") for reach in (0, 7, 14, 22, 30, 40) for sign in (1, -1)]  # fmt: skip
 
 
-MOST_NUMBERS = 12  # ranks that have their number written; of more, every other one
+def draw_dots(
+    differences: Mapping[str, Mapping[str, float]], marked: Collection[str], ax: Axes, part: str = "marked"
+) -> None:
+    """Draw a line of dots per method, first on top: its difference to a reference (zero) on each graph, and their mean as a bar.
 
-
-def draw_ranks(ranks: Ranks, ax: Axes) -> None:
-    """Critical-difference diagram: methods on the line of mean ranks, a bar over those that cannot be told apart."""
-    k = len(ranks.names)
-    colour = str(ax.xaxis.label.get_color())
-    ax.hlines(0, 1, k, color=colour, linewidth=1)
-    for r in range(1, k + 1):
-        ax.vlines(r, 0, 0.12, color=colour, linewidth=1)
-        if k <= MOST_NUMBERS or r % 2:
-            ax.text(r, 0.2, str(r), ha="center", va="bottom", fontsize="small", color=colour)
-    for i, (name, mean) in enumerate(zip(ranks.names, ranks.mean)):
-        left = i < (k + 1) // 2
-        level = -(i if left else k - 1 - i) * 0.45 - 0.7
-        end = 0.7 if left else k + 0.3
-        ax.plot([mean, mean, end], [0, level, level], color=colour, linewidth=0.8)
-        ax.text(
-            end + (-0.05 if left else 0.05),
-            level,
-            f"{name} {mean:.2f}",
-            ha="right" if left else "left",
-            va="center",
-            color=colour,
-        )
-    for row, (i, j) in enumerate(ranks.alike()):
-        ax.hlines(-0.18 - 0.14 * row, ranks.mean[i] - 0.04, ranks.mean[j] + 0.04, color="#0072b2", linewidth=4)
-    ax.hlines(0.75, 1, 1 + ranks.critical_difference, color="#d55e00", linewidth=2)
-    ax.text(
-        1,
-        0.85,
-        f"critical difference {ranks.critical_difference:.2f} on {ranks.tasks} tasks",
-        fontsize="small",
-        color=colour,
-    )
-    ax.set_xlim(-0.8, k + 1.8)
-    ax.set_ylim(-0.45 * ((k + 1) // 2) - 0.7, 1.3)
-    ax.axis("off")
+    Graphs in `marked` are orange diamonds, named `part` in the legend. A point far outside is a triangle at the edge.
+    """
+    values = np.array([value for by_graph in differences.values() for value in by_graph.values()])
+    low, high = np.quantile(values, [0.03, 0.97]) if len(values) else (-1.0, 1.0)
+    low, high = min(low, 0.0), max(high, 0.0)
+    ends, far = (values.min(initial=low), values.max(initial=high)), 0.4 * (high - low)
+    low, high = ends[0] if ends[0] > low - far else low, ends[1] if ends[1] < high + far else high
+    room = 0.08 * (high - low) or 1.0
+    ax.set_xlim(low - room, high + room)
+    ax.axvline(0, color=ink(ax), linewidth=0.8)
+    kinds = {
+        False: {"marker": "o", "markersize": 3.6, "color": "#7a8794", "alpha": 0.75, "label": "other graphs"},
+        True: {"marker": "D", "markersize": 4.0, "color": "#d55e00", "alpha": 0.9, "label": f"{part} graphs"},
+    }
+    for line, by_graph in enumerate(differences.values()):
+        for mark, style in kinds.items():
+            of_kind = [value for graph, value in by_graph.items() if (graph in marked) == mark]
+            inside = [value for value in of_kind if low - room <= value <= high + room]
+            ax.plot(inside, [line] * len(inside), linestyle="", clip_on=False, **(style if inside else {}))
+            for value in set(of_kind) - set(inside):
+                end = high + room if value > high else low - room
+                shape = ">" if value > high else "<"
+                ax.plot(
+                    [end], [line], shape, color=style["color"], markersize=4, clip_on=False, label="beyond the axis"
+                )
+        if by_graph:
+            mean = float(np.clip(np.mean(list(by_graph.values())), low - room, high + room))
+            ax.plot([mean, mean], [line - 0.32, line + 0.32], color=ink(ax), linewidth=1.6, solid_capstyle="butt")
+    ax.set_yticks(range(len(differences)), list(differences))
+    ax.set_ylim(len(differences) - 0.4, -0.6)

@@ -34,7 +34,7 @@ from graphcal.lab.shift.experiments import TableRows, measured_rows, study_of
 from graphcal.lab.training import NeighborSampler, Run, Training, train
 from graphcal.methods import CALIBRATORS
 from graphcal.observation import observe
-from graphcal.observation.graph_parts import GraphParts
+from graphcal.observation.batches import GraphParts
 from graphcal.study import FittedRun, Study
 
 WAVES = 5

@@ -1,12 +1,19 @@
 """Training many replicas of a backbone as one (`train`, `train_replicas`), and the lever for other people's loops."""
 
 from graphcal.lab.training._loop import History
-from graphcal.lab.training.cross_fitting import CrossFit, cross_fit
-from graphcal.lab.training.decay_groups import param_groups
-from graphcal.lab.training.ensembles import ensemble, mc_dropout
+from graphcal.lab.training.cross_fitting import CrossFit, cross_fit, ensemble, mc_dropout
 from graphcal.lab.training.loaders import NeighborSampler
 from graphcal.lab.training.losses import AULS, CrossEntropy
-from graphcal.lab.training.settings import TRAININGS, Published, Replica, Training, default_training, published
+from graphcal.lab.training.retraining import Retraining, retrain
+from graphcal.lab.training.settings import (
+    TRAININGS,
+    Published,
+    Replica,
+    Training,
+    default_training,
+    param_groups,
+    published,
+)
 from graphcal.lab.training.trainer import Run, train, train_replicas
 
 __all__ = [
@@ -18,6 +25,7 @@ __all__ = [
     "NeighborSampler",
     "Published",
     "Replica",
+    "Retraining",
     "Run",
     "Training",
     "cross_fit",
@@ -26,6 +34,7 @@ __all__ = [
     "mc_dropout",
     "param_groups",
     "published",
+    "retrain",
     "train",
     "train_replicas",
 ]

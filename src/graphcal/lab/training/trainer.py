@@ -30,8 +30,7 @@ from torch_geometric.data import Data
 
 from graphcal.checks import check_edges, check_labels
 from graphcal.core import Outputs
-from graphcal.lab.engine.features import FirstProductCache
-from graphcal.lab.engine.receptive import GraphInput, ReceptiveField, full_graph, receptive_fields
+from graphcal.lab.engine.receptive import FirstProductCache, GraphInput, ReceptiveField, full_graph, receptive_fields
 from graphcal.lab.models import Backbone, ModelConfig, TrainedGNN, backbone_of
 from graphcal.lab.models.replicas import graph_input
 from graphcal.lab.training._loop import EarlyStopping, History, fit

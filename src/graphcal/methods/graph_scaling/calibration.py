@@ -8,8 +8,7 @@ f are a constant and the standardized covariates, v1 and v2 the neighbours' opin
 representation and of the inputs (`columns`).
 
 ``predictions="keep"``: p is projected onto the distributions that keep the prediction, its largest entry t becomes
-sigmoid(a logit t + b), a > 0, and the others are rescaled. Where another class is then ahead of t, the result is halfway
-(geometric mean) between the projection, of lowest NLL, and the distribution that caps the others at t, whose confidence is right.
+sigmoid(a logit t + b), a > 0, the others are rescaled, and the result is projected again.
 
 Levels: logits and edges; and hidden representation and inputs, where the fit had them. A row without those columns (NaN) gets the
 first level; a row whose neighbourhood is unknown gets p_ts.
@@ -18,6 +17,7 @@ first level; a row whose neighbourhood is unknown gets p_ts.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
@@ -48,6 +48,18 @@ class Level(Calibration):
         return tempered(design.logits(theta, weight), design.variance(*forms))
 
 
+class Refits(Calibration):
+    """Fits without one fold each, and the labelled nodes: what `graphcal.count` reads (``sets=True``)."""
+
+    nodes: Tensor  # (n,) labelled
+    labels: Tensor  # (n,)
+    groups: Tensor  # (L, n) of `graphcal.residuals.node_groups`, on the graph of the fit
+    held_out: Tensor  # (n, C) log-probabilities by the refit without the node
+    scale: Tensor  # (K,) of every refit, and likewise
+    base: Level
+    extra: Level | None
+
+
 class GraphScaled(Calibration):
     """Calibration fitted by `GraphScaling`."""
 
@@ -66,6 +78,16 @@ class GraphScaled(Calibration):
     inputs: Components | None
     directions: Tensor | None  # (D, k) singular directions of the inputs
     field: Tensor | None  # (N, C) shift of the logits on the graph of the fit
+    sets: Refits | None  # for counts of sets of nodes
+
+    def refits(self) -> Iterator[GraphScaled]:
+        """Calibrations without one fold of the labels each. They read the `context` of this one, which saw its temperature."""
+        if self.sets is None:
+            return
+        state = {name: getattr(self, name) for name in GraphScaled.__annotations__}
+        for k, scale in enumerate(self.sets.scale):
+            levels = {name: _one(getattr(self.sets, name), k) for name in ("base", "extra")}
+            yield GraphScaled(**{**state, **levels, "scale": scale, "sets": None}, num_classes=self.num_classes)
 
     @property
     def needs(self) -> Needs:  # type: ignore[override]
@@ -142,6 +164,16 @@ class GraphScaled(Calibration):
         return raw, raw[columns.ISOLATED] == 1
 
 
+def _one(levels: Level | None, k: int) -> Level | None:
+    """The k-th of stacked levels."""
+    return None if levels is None else Level(**{name: value[k] for name, value in levels.named_buffers()})
+
+
+def stacked_levels(levels: Sequence[Level]) -> Level:
+    """Levels along a new first axis."""
+    return Level(**{name: torch.stack([getattr(one, name) for one in levels]) for name in Level.__annotations__})
+
+
 def _is_traced(x: Tensor) -> bool:
     """Return whether values cannot be read (tracing, export): no branch is skipped then."""
     return torch.compiler.is_compiling() or x.device.type == "meta"
@@ -183,8 +215,7 @@ def kept(log_probs: Tensor, top: Tensor, sigmoid: Tensor) -> Tensor:
     projected = pooled(log_probs, top)
     odds, rest = top_odds(projected, top)
     odds = sigmoid[0] * odds + sigmoid[1]
-    moved = torch.where(top, logsigmoid(odds), projected - rest + logsigmoid(-odds))
-    return (0.5 * (pooled(moved, top) + capped(moved, top))).log_softmax(0)
+    return pooled(torch.where(top, logsigmoid(odds), projected - rest + logsigmoid(-odds)), top)
 
 
 def top_odds(log_probs: Tensor, top: Tensor) -> tuple[Tensor, Tensor]:
@@ -207,17 +238,3 @@ def pooled(log_probs: Tensor, top: Tensor) -> Tensor:
         if not _is_traced(probs) and torch.equal(before, level):
             break
     return torch.where((probs > level) | (top & (level > mine)), level.log(), log_probs)
-
-
-def capped(log_probs: Tensor, top: Tensor) -> Tensor:
-    """The same distributions with no entry above that of ``top``, at least 1 / C; the excess goes to the rest in proportion."""
-    probs = log_probs.exp()
-    most = (probs * top).sum(0).clamp(min=1 / len(probs))
-    others = full = torch.where(top, 0.0, probs)
-    for _ in range(len(probs) - 1):
-        rest = torch.where(full >= most, 0.0, others)
-        room = 1 - most * (1 + (full >= most).sum(0))
-        before, full = full, torch.where(full >= most, most, rest * (room / rest.sum(0).clamp(min=1e-30)))
-        if not _is_traced(probs) and torch.equal(before, full):
-            break
-    return torch.where(top, most, torch.minimum(full, most)).clamp(min=1e-30).log()

@@ -15,50 +15,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
 from graphcal.lab.engine.dropout import Dropout
 from graphcal.lab.engine.layers import Linear, elu, init_param
-from graphcal.lab.engine.operators import symmetric
 from graphcal.lab.engine.receptive import ReceptiveField
-from graphcal.lab.models.replicas import ModelConfig, Replicas
-
-
-@dataclass(frozen=True)
-class GATofCaGCN:
-    """Eight graph convolutions side by side and an ELU on the logits: what CaGCN's code calls GAT."""
-
-    heads: int = 8
-
-    published: ClassVar[dict[str, dict[str, Any]]] = {
-        "cagcn": {
-            "source": "BUPT-GAMMA/CaGCN 6c42db0: models.py (SpGAT), layers.py; lr and dropout from its README's commands",
-            "hidden_channels": 8,
-            "dropout": 0.6,
-            "input_dropout": 0.6,
-            "lr": 0.005,
-            "init": "xavier-normal",
-            "pubmed": {"weight_decay": 1e-3},
-        }
-    }
-
-    def prepare(self, adjacency: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-        return symmetric(adjacency), x
-
-    def build(self, config: ModelConfig, generators: Sequence[torch.Generator]) -> Replicas:
-        return GATofCaGCNReplicas(self, config, generators)
+from graphcal.lab.models.replicas import GraphBackbone, ModelConfig, Replicas
 
 
 class GATofCaGCNReplicas(Replicas):
     normalisation = "symmetric"
     head: Linear
-    depth = 2
 
     def __init__(self, backbone: GATofCaGCN, config: ModelConfig, generators: Sequence[torch.Generator]) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config, depth=2)
         width = backbone.heads * config.hidden_channels
         # each branch is drawn as a layer of its own: fan-out is one branch's width
         fan_in, fan_out = config.in_channels, config.hidden_channels
@@ -78,3 +49,23 @@ class GATofCaGCNReplicas(Replicas):
 
     def final_parameters(self) -> list[nn.Parameter]:
         return [self.head.weight]
+
+
+@dataclass(frozen=True)
+class GATofCaGCN(GraphBackbone):
+    """Eight graph convolutions side by side and an ELU on the logits: what CaGCN's code calls GAT."""
+
+    heads: int = 8
+
+    published: ClassVar[dict[str, dict[str, Any]]] = {
+        "cagcn": {
+            "source": "BUPT-GAMMA/CaGCN 6c42db0: models.py (SpGAT), layers.py; lr and dropout from its README's commands",
+            "hidden_channels": 8,
+            "dropout": 0.6,
+            "input_dropout": 0.6,
+            "lr": 0.005,
+            "init": "xavier-normal",
+            "pubmed": {"weight_decay": 1e-3},
+        }
+    }
+    network = GATofCaGCNReplicas
