@@ -4,6 +4,7 @@
     decision.schema.json    the decision of `graphcal decide`
     score.schema.json       _score.json of `graphcal score`
     alerts.schema.json      results.json of `graphcal alerts`
+    count.schema.json       results.json of `graphcal count`
 
 The validator understands the keywords these files use: type, properties, required, additionalProperties, items, minItems,
 maxItems, minimum, maximum, anyOf and $ref. ``title`` describes the value in an error message.
@@ -30,7 +31,7 @@ TITLES = {"object": "an object", "array": "a list", "string": "text", "number": 
 
 @cache
 def schema(name: str) -> dict[str, Any]:
-    """The schema of a file: "results", "decision", "score" or "alerts"."""
+    """The schema of a file: "results", "decision", "score", "alerts" or "count"."""
     text = (files("graphcal.schemas") / f"{name}.schema.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
 
