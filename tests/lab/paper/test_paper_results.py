@@ -52,6 +52,7 @@ def test_columns_titles_and_published_values_are_those_of_the_preset(path: Path)
             )
 
 
+@pytest.mark.slow_cases("blind", "calibrators", "optimisers", "table-accuracy", "table-gat")
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_the_page_is_what_its_files_give_and_carries_a_commit(path: Path) -> None:
     text = path.with_suffix(".md").read_text(encoding="utf-8")
