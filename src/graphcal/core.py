@@ -382,15 +382,7 @@ class Calibration(nn.Module):
             log_probs: Tensor = super().__call__(out)
         except torch.OutOfMemoryError:
             raise
-        except (
-            RuntimeError,
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            AssertionError,
-            ArithmeticError,
-        ) as fault:
+        except Exception as fault:
             reason = " ".join(str(fault).split())[:300]
             raise ValueError(
                 f"{self.file}: its {name} cannot be applied to {out.num_nodes} nodes with {out.num_classes} classes ({reason}); "

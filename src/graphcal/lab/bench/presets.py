@@ -48,7 +48,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from graphcal.files import CELLS, RUNS, read_toml, reading
+from graphcal.files import CELLS, RUNS, file_errors, read_toml
 from graphcal.lab.bench import preset_files
 from graphcal.plugins import Names, announced, is_file_name, taken_out
 
@@ -183,7 +183,7 @@ def read_preset(name: str) -> Preset:
     path = Path(name)
     if path.stem in available:
         raise ValueError(f"{path} has the name of an installed preset, and would replace its tables: rename it")
-    with reading(path, "a sound preset"):
+    with file_errors(path, "a sound preset"):
         text = _merged(path)
         missing = [key for key in NEEDED if key not in text]
         if missing:
