@@ -41,6 +41,7 @@ Array = NDArray[Any]
 SCHEMA = 1  # of results.json
 KINDS = ("probs", "logits", "scores")
 TARGETS = (0.9, 0.5)
+CURVE = 60  # numbers of rows sent between which the page draws lines
 MATERIAL = 0.01  # fall of the average precision that is worth a warning
 DECISIONS = ("review", "close", "undecided", "labelled", "training")
 UNITS = {"h": "h", "d": "D", "w": "W"}
@@ -90,6 +91,7 @@ class Alerts:
     decision: Array = field(repr=False)  # (N,) review, close, undecided, labelled or training
     judged: Array = field(repr=False)  # (N,) labels that judge the calibration; -1 elsewhere
     calibration: Calibration = field(repr=False)
+    curve: tuple[AlertThreshold, ...] = field(repr=False)  # from one row to all, for the page
     windows: tuple[WindowEstimate, ...] = ()
 
     @property
@@ -360,6 +362,8 @@ def alerts(
             "Every row has a label: there is nothing to send. Add the rows to be reviewed, without a label."
         )
     table, threshold = threshold_table(sample, evidence.carries, capacity, cost_alert, cost_miss, precisions)
+    sizes = {*np.geomspace(1, sample.num_unlabelled, CURVE).astype(int).tolist(), *(row.rows for row in table)}
+    curve = sample.thresholds(sorted(sizes), evidence.carries)
     closing = sample.closing(max_missed, evidence.carries)
     promises = tuple(sample.promised_precision(p) for p in precisions) if evidence.carries else ()
     queue = pool[sample.order[sample.unlabelled_at]]  # highest first
@@ -378,7 +382,7 @@ def alerts(
     return Alerts(
         positive, tuple(table), threshold, closing, promises, evidence, choice, estimate.expected.value, (before, after),
         tuple(notes), pa.array(np.arange(len(odds))) if ids is None else ids, prob, rank, decision,
-        np.where(judging, labels, -1), calibration,
+        np.where(judging, labels, -1), calibration, tuple(curve),
         windows_of(estimate, prob, rank, decision == "review", odds, time, old, window),
     )  # fmt: skip
 
