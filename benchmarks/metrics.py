@@ -36,7 +36,7 @@ from graphcal.files import write_atomically
 from graphcal.graphs import structure
 from graphcal.methods import SCAR
 from graphcal.metrics import ece, evaluate
-from graphcal.plots.figure import panels, svg
+from graphcal.plots import panels, svg
 
 NODES = (125_000, 250_000, 500_000, 1_000_000, 2_000_000)
 LABELS = (50_000, 100_000, 200_000)

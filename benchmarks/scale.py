@@ -207,7 +207,7 @@ def ratio(one: dict[str, Any], name: str) -> str:
 
 def picture(found: list[dict[str, Any]], graph: list[dict[str, Any]]) -> str:
     """Processor seconds and peak memory against rows."""
-    from graphcal.plots.figure import panels, svg
+    from graphcal.plots import panels, svg
 
     figure, axes = panels(1, 2, 4.2)
     for layout, line in zip(LAYOUTS[:2], ("-", "--")):

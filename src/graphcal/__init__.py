@@ -26,6 +26,7 @@ _WHERE = {
     "TemperatureScaling": "methods",
     "alerts": "alert_table",
     "calibrate": "tables.calibration",
+    "count": "decisions",
     "decide": "decisions",
     "evaluate": "metrics",
     "example": "_example",

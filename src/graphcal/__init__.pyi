@@ -14,6 +14,7 @@ from graphcal.core import FinalLayer as FinalLayer
 from graphcal.core import Outputs as Outputs
 from graphcal.core import Recipe as Recipe
 from graphcal.decisions import Decision as Decision
+from graphcal.decisions import count as count
 from graphcal.decisions import decide as decide
 from graphcal.graphs import structure as structure
 from graphcal.methods import CALIBRATORS as CALIBRATORS

@@ -73,15 +73,12 @@ def simple_edges(edge_index: Tensor, num_nodes: int) -> Tensor:
     return torch.stack([row, col])[:, first & (row != col)]
 
 
-def normalised_adjacency(edge_index: Tensor, num_nodes: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def normalised_adjacency(edge_index: Tensor, num_nodes: int) -> Tensor:
     """D^-1/2 (A + I) D^-1/2 with D the degree of A + I (Kipf & Welling 2017), as CSR."""  # (N, N)
     loops = torch.arange(num_nodes, device=edge_index.device)
     row = torch.cat([edge_index[0], loops])
     col = torch.cat([edge_index[1], loops])
-    degree = torch.zeros(num_nodes, dtype=dtype, device=row.device).index_add_(
-        0, row, torch.ones(len(row), dtype=dtype, device=row.device)
-    )
-    scale = degree.rsqrt()
+    scale = torch.bincount(row, minlength=num_nodes).float().rsqrt()
     return csr(row, col, scale[row] * scale[col], (num_nodes, num_nodes))
 
 
@@ -137,6 +134,12 @@ class Structure:
         near = torch.zeros_like(self.train_mask)
         near[self.edge_index[1][self.train_mask[self.edge_index[0]]]] = True
         return near & ~self.train_mask
+
+    @cached_property
+    def hierarchies(self) -> Tensor:  # (16, N) communities of four random hierarchies, from fine to coarse in each
+        from graphcal.communities import hierarchies  # imports scipy
+
+        return torch.from_numpy(hierarchies(self.edge_index.cpu(), self.num_nodes))
 
     def neighbour_sum(self, values: Tensor) -> Tensor:
         """Sum of ``values`` (N, D) over the neighbours."""

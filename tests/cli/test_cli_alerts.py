@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 import graphcal as gc
 from graphcal.cli import app
+from graphcal.records import validate
 from graphcal.reports.alerts_page import alerts_page
-from graphcal.schemas import validate
 
 
 def graphcal(*args):

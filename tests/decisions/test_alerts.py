@@ -357,6 +357,7 @@ def test_needed_labels_reach_the_power_and_one_less_does_not():
     assert n == pytest.approx(362, abs=5)
 
 
+@pytest.mark.slow
 def test_windows_hold_their_truth_unless_they_announce_drift():
     rng, inside, windows = np.random.default_rng(17), 0, 0
     for k in range(6):

@@ -8,10 +8,10 @@ import torch
 
 from graphcal.metrics import inputs
 from graphcal.metrics.bins import mean_reliability, reliability
+from graphcal.metrics.ece_variants import CELLS, kde_ece_of
 from graphcal.metrics.floor import chance_to_wander, draw_errors
 from graphcal.metrics.scores import brier_terms
 from graphcal.metrics.selective import auroc_of, grouped
-from graphcal.metrics.smooth import CELLS, kde_ece_of
 
 
 def test_brier_of_a_node_is_the_sum_over_classes() -> None:

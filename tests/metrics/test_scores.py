@@ -11,8 +11,7 @@ from graphcal import metrics
 from graphcal.metrics import METRICS, evaluate, inputs, mean_scores, reliability, score
 from graphcal.metrics.bins import outcomes
 from graphcal.metrics.diagram import diagram_of
-from graphcal.metrics.group_gaps import worst_gap
-from graphcal.metrics.scores import SCORES, ece_of
+from graphcal.metrics.scores import SCORES, ece_of, worst_gap
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

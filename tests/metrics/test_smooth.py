@@ -6,7 +6,7 @@ import torch
 from known_truth import binary, confidences, draw, predictions
 
 from graphcal.metrics import kde_ece, smooth_ece
-from graphcal.metrics.smooth import CELLS
+from graphcal.metrics.ece_variants import CELLS
 
 
 def direct_smooth(conf, right, width):

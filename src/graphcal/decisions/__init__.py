@@ -1,6 +1,7 @@
 """Decisions with a stated promise: nodes that can be acted on without review, nodes for a person, prediction sets, monitoring."""
 
 from graphcal.decisions.approval import decide
+from graphcal.decisions.counts import Count, count
 from graphcal.decisions.decision import Decision, Interval, Plan, Promise
 from graphcal.decisions.monitoring import MonitorReport, watch
 from graphcal.decisions.outcomes import Backtest, ReviewQueue, backtest, review_queue
@@ -10,6 +11,7 @@ from graphcal.decisions.thresholds import RiskCurve, risk_curve
 
 __all__ = [
     "Backtest",
+    "Count",
     "Decision",
     "Interval",
     "MonitorReport",
@@ -20,6 +22,7 @@ __all__ = [
     "ReviewQueue",
     "RiskCurve",
     "backtest",
+    "count",
     "decide",
     "estimate_prior",
     "move_prior",

@@ -31,6 +31,7 @@ import numpy as np
 
 from graphcal.decisions.bounds import (
     LEAST_INCLUSION,
+    MOST_GROUPS,
     Array,
     fewest_errors,
     fewest_weighted,
@@ -41,7 +42,6 @@ from graphcal.decisions.bounds import (
     realised_certified,
 )
 
-MOST_GROUPS = 4  # of equal inclusion probability that are bounded one by one
 SHRINK = 20  # labels at which the correction of an estimate counts half
 STEPS = 100  # sets that a walk tests
 STARTS = (1.5, 4.0, 12.0)  # of the walk for precision: expected labels, in multiples of the smallest useful number

@@ -20,8 +20,7 @@ from torch.nn.functional import softplus
 
 from graphcal.core import Calibration, Outputs, fitted_on
 from graphcal.methods.card import Card
-from graphcal.methods.solvers.adam import Weights, adam
-from graphcal.methods.solvers.draws import uniform
+from graphcal.methods.solvers.adam import Weights, adam, uniform
 from graphcal.methods.solvers.linear import mean_nll
 from graphcal.methods.solvers.node_order import fitting_order, stopping_order
 from graphcal.methods.solvers.scaling import keep_top

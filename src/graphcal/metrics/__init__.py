@@ -3,15 +3,23 @@
 from graphcal.metrics.bins import Reliability, reliability
 from graphcal.metrics.comparison import Comparison, compare, compare_all, holm
 from graphcal.metrics.diagram import Diagram, accuracy_interval, consistency_band
-from graphcal.metrics.ece_variants import degree_binned_error, ece_classwise, ece_top_label, mce
-from graphcal.metrics.floor import CalibrationTest, calibration_test, ece_debiased, ece_floor, floor_interval
+from graphcal.metrics.ece_variants import degree_binned_error, ece_classwise, ece_top_label, kde_ece, mce, smooth_ece
+from graphcal.metrics.floor import (
+    CalibrationTest,
+    LabelLimit,
+    calibration_test,
+    ece_debiased,
+    ece_floor,
+    floor_interval,
+    label_limit,
+    nodes_needed,
+)
 from graphcal.metrics.gate import Judgement, judge
 from graphcal.metrics.intervals import block_ece_interval, ece_interval, true_error
 from graphcal.metrics.measurement import Measurement, evaluate
 from graphcal.metrics.names import METRICS, Metric
 from graphcal.metrics.references import reference_summary
 from graphcal.metrics.refinement import CalibrationRefinement, calibration_refinement
-from graphcal.metrics.sample_size import LabelLimit, label_limit, nodes_needed
 from graphcal.metrics.scores import (
     Scores,
     accuracy,
@@ -26,7 +34,6 @@ from graphcal.metrics.scores import (
 )
 from graphcal.metrics.selective import aurc, auroc, coverage_at, coverage_interval, eaurc
 from graphcal.metrics.slices import ChangedNode, Slice, changed_nodes, measure_slices, worst_slice
-from graphcal.metrics.smooth import kde_ece, smooth_ece
 
 __all__ = [
     "METRICS",

@@ -23,12 +23,11 @@ from graphcal.graphs import structure
 from graphcal.metrics.bins import BINS, Reliability, outcomes
 from graphcal.metrics.comparison import Comparison, compare
 from graphcal.metrics.diagram import Diagram, diagram_of, rounded
-from graphcal.metrics.ece_variants import degree_binned_error, ece_classwise, ece_top_label, mce
-from graphcal.metrics.floor import calibration_test, floor_interval, seeded
+from graphcal.metrics.ece_variants import degree_binned_error, ece_classwise, ece_top_label, kde_ece, mce, smooth_ece
+from graphcal.metrics.floor import LabelLimit, calibration_test, floor_interval, label_limit, seeded
 from graphcal.metrics.inputs import per_seed
 from graphcal.metrics.intervals import block_ece_interval, error_at, gap_noise, interval_of
 from graphcal.metrics.refinement import calibration_refinement
-from graphcal.metrics.sample_size import LabelLimit, label_limit
 from graphcal.metrics.scores import DECIDED_ERROR, SCORES, Scores, ece, mean_scores, score
 from graphcal.metrics.selective import coverage_interval
 from graphcal.metrics.slices import (
@@ -40,7 +39,6 @@ from graphcal.metrics.slices import (
     slices_of,
     worst_slice,
 )
-from graphcal.metrics.smooth import kde_ece, smooth_ece
 from graphcal.text import plural, summary_html, summary_text
 
 if TYPE_CHECKING:

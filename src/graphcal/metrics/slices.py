@@ -7,7 +7,7 @@ with fewer, or nodes without neighbours or out of reach, are kept apart and flag
 class, accuracy and confidence differ even for a calibrated model. For the same reason right and wrong are shown for what they
 are and never named the worst.
 
-The worst group has the largest gap once noise is taken off (`group_gaps`). It is named only where noise alone would hardly show
+The worst group has the largest gap once noise is taken off (`scores`). It is named only where noise alone would hardly show
 a group so far off: p = 2 Φ(-|gap| / sd), corrected for looking at all groups (Bonferroni, 5 %).
 
 `changed_nodes` are the single nodes whose confidence a calibration moved most, with where they sit.
@@ -27,8 +27,8 @@ from graphcal.graphs import UNREACHABLE, Structure, neighbour_agreement
 from graphcal.metrics.bins import BINS, bin_of, confidence, equal_width_edges, outcomes
 from graphcal.metrics.diagram import clopper_pearson
 from graphcal.metrics.floor import abs_deviations
-from graphcal.metrics.group_gaps import SMALL, corrected_gaps, gaps_of, whole
 from graphcal.metrics.inputs import per_seed
+from graphcal.metrics.scores import SMALL, corrected_gaps, gaps_of, whole
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Run a trained model and read its logits, its final layer and the representation that enters it.
 
     arguments     by the names in the model's signature                                       `calls`
-    logits        the output, or the input of its closing log_softmax, softmax or sigmoid     `output_activation`
-    final layer   the last linear maps seen in the pass, proved by one more pass at most      `recorder`, `final_layer`
+    logits        the output, or the input of its closing log_softmax, softmax or sigmoid     `recorder`
+    final layer   the last linear maps seen in the pass, proved by one more pass at most      `final_layer`
     by parts      layer by layer or batch by batch, for graphs too large for one pass         `batches`
 
 Where no final layer can be proved, the outputs hold logits without one, and a warning says so.
@@ -35,10 +35,8 @@ from graphcal.observation.calls import (
     weighted_call,
     weighted_data,
 )
-from graphcal.observation.final_layer import search
-from graphcal.observation.handle import ObservedModel, in_single_precision
-from graphcal.observation.output_activation import Read, read_logits, read_traced, two_columns
-from graphcal.observation.recorder import Recorder
+from graphcal.observation.final_layer import ObservedModel, in_single_precision, search
+from graphcal.observation.recorder import Read, Recorder, read_logits, read_traced, two_columns
 
 __all__ = ["logits_and_hidden", "observe"]
 

@@ -31,7 +31,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import MessagePassing
 
 from graphcal.core import Outputs
-from graphcal.observation.output_activation import Read, two_columns
+from graphcal.observation.recorder import Read, two_columns
 
 SMALL = 200  # edges of the part on which the final layer is read
 See = Callable[[Data], Outputs]

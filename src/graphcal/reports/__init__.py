@@ -9,8 +9,7 @@
 
 from graphcal.records import read_results
 from graphcal.reports.cards import model_card
-from graphcal.reports.html import build
-from graphcal.reports.page import ReportPage, combine, report
+from graphcal.reports.html import ReportPage, build, combine, report
 from graphcal.reports.wording import advice, verdict
 
 __all__ = ["ReportPage", "advice", "build", "combine", "model_card", "read_results", "report", "verdict"]

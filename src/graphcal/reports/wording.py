@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphcal.graphs import UNREACHABLE
-from graphcal.metrics.sample_size import LabelLimit
+from graphcal.metrics.floor import LabelLimit
 from graphcal.text import plural
 
 UNCALIBRATED = "none"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphcal.lab.bench.equivalence import MeanDifference, Sample, bias, combine, welch
+from graphcal.lab.bench.comparisons import MeanDifference, Sample, bias, combine, welch
 
 
 def test_welch_by_hand() -> None:

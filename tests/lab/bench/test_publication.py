@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import re
+import subprocess
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,10 +13,11 @@ from small_preset import small
 from small_session import FOLDERS
 
 from graphcal.files import sha256_of
+from graphcal.lab.bench import publication
 from graphcal.lab.bench.archive import audit, write_archive
 from graphcal.lab.bench.engines import Serial
 from graphcal.lab.bench.presets import Preset
-from graphcal.lab.bench.publication import publish, publish_archive
+from graphcal.lab.bench.publication import publish, publish_archive, write_pages
 from graphcal.lab.bench.session import Session
 
 AXES = {"dataset": ["citeseer"], "labels_per_class": [20], "backbone": ["gcn", "gat", "sage"]}
@@ -52,9 +53,10 @@ def put(session: Session, results: Path) -> str:
 
 def said(page: str) -> str:
     """The page without how it was made."""
-    return re.sub(r"## How it was made\n.*?\n\n## ", "## ", page, flags=re.DOTALL)
+    return page.partition("## How it was made")[0]
 
 
+@pytest.mark.slow
 def test_two_parts_say_what_the_whole_says(tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole" / "results", tmp_path / "parts" / "results"
     page = put(part(), whole)
@@ -69,6 +71,7 @@ def test_two_parts_say_what_the_whole_says(tmp_path: Path) -> None:
     assert "it is not wanted here" in together
 
 
+@pytest.mark.slow
 def test_the_page_says_which_rows_are_from_before_and_how_those_were_made(tmp_path: Path) -> None:
     put(part("backbone=gat"), tmp_path / "results")
     page = put(part("backbone=gcn,sage"), tmp_path / "results")
@@ -82,6 +85,7 @@ def test_the_page_says_which_rows_are_from_before_and_how_those_were_made(tmp_pa
     assert "Earlier" not in again
 
 
+@pytest.mark.slow
 def test_a_row_goes_only_for_one_with_as_many_runs(tmp_path: Path) -> None:
     page = put(part(), tmp_path / "results")
     lines = (tmp_path / "results" / "small-runs.csv").read_text()
@@ -93,6 +97,27 @@ def test_a_row_goes_only_for_one_with_as_many_runs(tmp_path: Path) -> None:
     assert "    all\n" in (tmp_path / "results" / "small.md").read_text()
 
 
+def test_pages_are_written_anew_from_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same page with its marks and how it was made; a column that the preset no longer has goes, its runs stay."""
+    page = put(part(), tmp_path)
+    monkeypatch.setattr(publication, "preset_titles", lambda: {"small": "A small table", "another": ""})
+    monkeypatch.setattr(publication, "read_preset", lambda _: preset())
+    write_pages(tmp_path)
+    assert (tmp_path / "small.md").read_text() == page
+    monkeypatch.setattr(publication, "read_preset", lambda _: preset(methods=["ts"]))
+    lines = (tmp_path / "small-runs.csv").read_text()
+    write_pages(tmp_path)
+    assert "Uncal." not in (tmp_path / "small.md").read_text()
+    assert (tmp_path / "small-runs.csv").read_text() == lines
+
+
+def test_the_page_says_its_commit(tmp_path: Path) -> None:
+    head = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=False)
+    page = put(part("backbone=gat"), tmp_path)
+    assert head.returncode or f", commit {head.stdout.strip()}" in page
+
+
+@pytest.mark.slow
 def test_an_archive_is_named_while_a_row_of_it_stands(tmp_path: Path) -> None:
     results = tmp_path / "results"
     put(part("backbone=gat"), results)
@@ -118,6 +143,7 @@ def test_a_row_whose_marks_are_not_known_is_not_lost_but_refused(tmp_path: Path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_a_figure_is_published_whole(tmp_path: Path) -> None:
     publish(part("backbone=gat", kind="runtime").table(), "gat", tmp_path)
     with pytest.raises(ValueError, match="a preset of the kind runtime is published whole: nothing was written"):
@@ -127,6 +153,7 @@ def test_a_figure_is_published_whole(tmp_path: Path) -> None:
         assert {line["backbone"] for line in csv.DictReader(stream)} == {"gcn", "gat", "sage"}
 
 
+@pytest.mark.slow
 def test_a_row_that_the_preset_no_longer_has_goes(tmp_path: Path) -> None:
     put(part(), tmp_path / "results")
     fewer = small(axes={**AXES, "backbone": ["gcn", "sage"]}, runs=2, set=[RULE], beside=["nll", "all_ece"])

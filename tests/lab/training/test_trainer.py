@@ -10,7 +10,6 @@ import graphcal.observation
 from graphcal.lab.training import (
     Replica,
     Training,
-    decay_groups,
     settings,
     train,
     train_replicas,
@@ -70,6 +69,7 @@ def test_bad_input_is_named(graph):
         train(graph, "transformer")
 
 
+@pytest.mark.slow
 def test_a_real_graph_reproduces_the_published_accuracy():
     """Citeseer, CaGCN's recipe: published 71.71 (10 seeds)."""
     from graphcal.lab.datasets import load
@@ -84,7 +84,7 @@ def test_a_number_of_seeds_is_a_range(graph):
     assert [run.seed for run in train(graph, training=QUICK, seeds=3)] == [0, 1, 2]
 
 
-MODULES = [trainer, settings, decay_groups, graphcal.observation, calibrated_model]
+MODULES = [trainer, settings, graphcal.observation, calibrated_model]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)

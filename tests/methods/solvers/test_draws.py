@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from graphcal.methods.solvers.draws import dropout, uniform
+from graphcal.methods.solvers.adam import dropout, uniform
 
 
 def test_dropout_keeps_the_mean_and_nothing_happens_at_rate_zero():

@@ -28,8 +28,7 @@ from graphcal.core import Calibration, Needs, Outputs, fitted_on
 from graphcal.graphs import neighbour_agreement, structure
 from graphcal.lab.engine.rows import RowSlice, row_slice
 from graphcal.methods.card import Card
-from graphcal.methods.solvers.adam import Weights, adam
-from graphcal.methods.solvers.draws import dropout, uniform
+from graphcal.methods.solvers.adam import Weights, adam, dropout, uniform
 from graphcal.methods.solvers.linear import mean_nll
 from graphcal.methods.solvers.node_order import fitting_order, stopping_order
 from graphcal.methods.solvers.scaling import scaled

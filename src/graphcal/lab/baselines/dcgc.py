@@ -19,8 +19,7 @@ from torch import Tensor
 
 from graphcal.core import Calibration, Needs, Outputs, Recipe, fitted_on
 from graphcal.methods.card import Card
-from graphcal.methods.solvers.adam import Weights, adam
-from graphcal.methods.solvers.draws import uniform
+from graphcal.methods.solvers.adam import Weights, adam, uniform
 from graphcal.methods.solvers.linear import mean_nll
 from graphcal.methods.solvers.node_order import fitting_order
 

@@ -27,8 +27,7 @@ from graphcal.core import Calibration, Needs, Outputs, fitted_on
 from graphcal.graphs import neighbour_agreement, structure
 from graphcal.lab.engine.rows import rows_of, softmax_by_row
 from graphcal.methods.card import Card
-from graphcal.methods.solvers.adam import Weights, adam
-from graphcal.methods.solvers.draws import uniform
+from graphcal.methods.solvers.adam import Weights, adam, uniform
 from graphcal.methods.solvers.linear import mean_nll
 from graphcal.methods.solvers.node_order import fitting_order, stopping_order
 from graphcal.methods.solvers.scaling import scaled

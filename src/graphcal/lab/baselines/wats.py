@@ -24,8 +24,7 @@ from torch.nn.functional import softplus
 from graphcal.core import Calibration, Needs, Outputs, fitted_on
 from graphcal.graphs import Structure, csr, structure
 from graphcal.methods.card import Card
-from graphcal.methods.solvers.adam import Weights, adam
-from graphcal.methods.solvers.draws import dropout, uniform
+from graphcal.methods.solvers.adam import Weights, adam, dropout, uniform
 from graphcal.methods.solvers.linear import mean_nll
 from graphcal.methods.solvers.node_order import fitting_order, stopping_order, training_nodes
 from graphcal.methods.solvers.scaling import scaled

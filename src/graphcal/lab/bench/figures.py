@@ -28,11 +28,10 @@ from graphcal.lab.bench.tabulation import Entry, Row, Table
 from graphcal.lab.plots.curves import STYLE, draw_curves, draw_differences, draw_dots, draw_points, place_labels
 from graphcal.metrics.bins import Reliability, mean_reliability
 from graphcal.metrics.names import metric_of
-from graphcal.plots import draw_confidences, draw_reliability
-from graphcal.plots.figure import blank, styled
+from graphcal.plots import blank, draw_confidences, draw_reliability, styled
 
 if TYPE_CHECKING:
-    from graphcal.plots.figure import Axes, Figure
+    from graphcal.plots import Axes, Figure
 
 
 COLUMNS = 4  # panels beside each other in a figure of differences
@@ -191,6 +190,7 @@ def figure_of(table: Table) -> Figure | None:
         "runtime": _runtime,
         "table": _dots,
         "list": _dots,
+        "releases": lambda table: None,  # `graphcal.lab.bench.release_pages` draws these
     }
     if table.preset.kind not in draw:
         raise ValueError(f"unknown kind {table.preset.kind!r} of preset; choose one of {', '.join(draw)}")

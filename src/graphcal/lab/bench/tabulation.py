@@ -1,7 +1,7 @@
 """Build a table from records: means over runs beside the published values, with tests.
 
 A cell differs from the published one (mark ≠) when Welch's test tells the two means apart; the published one is taken to be of as
-many runs as ours. Agreement is counted by `graphcal.lab.bench.equivalence`: equivalent within a margin, differs, or open.
+many runs as ours. Agreement is counted by `graphcal.lab.bench.comparisons`: equivalent within a margin, differs, or open.
 Bold is for the method that a paired test tells apart from every other in its row; italic for those that the test cannot tell
 from the row's best. A cell without numbers says why.
 """
@@ -14,13 +14,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from graphcal.lab.bench.comparisons import Difference, against, best_of, marks_of
-from graphcal.lab.bench.equivalence import LEVEL, MARGIN, MeanDifference, Sample, welch
+from graphcal.lab.bench.comparisons import (
+    LEVEL,
+    MARGIN,
+    Difference,
+    MeanDifference,
+    Sample,
+    against,
+    best_of,
+    marks_of,
+    welch,
+)
 from graphcal.lab.bench.expansion import Blank, Slot
 from graphcal.lab.bench.presets import Preset, matches
 from graphcal.lab.bench.records import Record, Store
+from graphcal.metrics.floor import limit_in_bins
 from graphcal.metrics.names import metric_of
-from graphcal.metrics.sample_size import limit_in_bins
 
 Published = tuple[float, float]  # mean, sd
 

@@ -6,7 +6,7 @@
 Every published number counts once. The paper's GAT numbers stand beside two networks in our tables, and its ablation repeats
 rows of its main tables (twice with another value; the main table counts): such an entry is judged on the cell that stands for it
 (`PublishedEntry.chosen`), and how many agree in all of their cells, or in at least one, is said beside. A cell is
-`equivalent`, `differs` or `open` (`graphcal.lab.bench.equivalence`): both sides measured the same test nodes on citation graphs,
+`equivalent`, `differs` or `open` (`graphcal.lab.bench.comparisons`): both sides measured the same test nodes on citation graphs,
 so the scatter over runs is all there is. The paper's ± is taken for the standard deviation of ten runs, as it says.
 """
 
@@ -22,8 +22,8 @@ from pathlib import Path
 import typer
 
 from graphcal.files import read_toml
+from graphcal.lab.bench.comparisons import LEVEL, MARGIN, MeanDifference, Sample, bias, combine, welch
 from graphcal.lab.bench.document import Block, Grid, Heading, cells, markdown, paragraph
-from graphcal.lab.bench.equivalence import LEVEL, MARGIN, MeanDifference, Sample, bias, combine, welch
 from graphcal.lab.bench.presets import read_preset, rows_of
 from graphcal.lab.paper.run_files import write_or_check
 from graphcal.metrics.comparison import holm
@@ -99,9 +99,7 @@ class PublishedEntry:
 def read_cells(folder: Path) -> list[Compared]:
     """Every cell of the paper's six tables that has both our value and a published one."""
     compared = []
-    for path in sorted(folder.glob("table-*.csv")):
-        if path.name.endswith("-runs.csv"):
-            continue
+    for path in sorted(path for name in ORDER if (path := folder / f"{name}.csv").exists()):
         metric = read_preset(path.stem).metric
         with path.open(encoding="utf-8") as file:
             lines = [line for line in csv.DictReader(file) if line["published_mean"] and int(line["runs"]) > 1]

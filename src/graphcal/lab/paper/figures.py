@@ -23,7 +23,7 @@ from graphcal.lab.bench.figures import figure_of
 from graphcal.lab.bench.files import read_table
 from graphcal.lab.bench.presets import preset_titles, read_preset
 from graphcal.lab.plots.curves import STYLE
-from graphcal.plots.figure import svg
+from graphcal.plots import svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

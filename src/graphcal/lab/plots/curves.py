@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphcal.plots.measurement import ink
+from graphcal.plots import ink
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,6 +17,7 @@ first level; a row whose neighbourhood is unknown gets p_ts.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
@@ -47,6 +48,18 @@ class Level(Calibration):
         return tempered(design.logits(theta, weight), design.variance(*forms))
 
 
+class Refits(Calibration):
+    """Fits without one fold each, and the labelled nodes: what `graphcal.count` reads (``sets=True``)."""
+
+    nodes: Tensor  # (n,) labelled
+    labels: Tensor  # (n,)
+    groups: Tensor  # (L, n) of `graphcal.residuals.node_groups`, on the graph of the fit
+    held_out: Tensor  # (n, C) log-probabilities by the refit without the node
+    scale: Tensor  # (K,) of every refit, and likewise
+    base: Level
+    extra: Level | None
+
+
 class GraphScaled(Calibration):
     """Calibration fitted by `GraphScaling`."""
 
@@ -65,6 +78,16 @@ class GraphScaled(Calibration):
     inputs: Components | None
     directions: Tensor | None  # (D, k) singular directions of the inputs
     field: Tensor | None  # (N, C) shift of the logits on the graph of the fit
+    sets: Refits | None  # for counts of sets of nodes
+
+    def refits(self) -> Iterator[GraphScaled]:
+        """Calibrations without one fold of the labels each. They read the `context` of this one, which saw its temperature."""
+        if self.sets is None:
+            return
+        state = {name: getattr(self, name) for name in GraphScaled.__annotations__}
+        for k, scale in enumerate(self.sets.scale):
+            levels = {name: _one(getattr(self.sets, name), k) for name in ("base", "extra")}
+            yield GraphScaled(**{**state, **levels, "scale": scale, "sets": None}, num_classes=self.num_classes)
 
     @property
     def needs(self) -> Needs:  # type: ignore[override]
@@ -139,6 +162,16 @@ class GraphScaled(Calibration):
             return norm, torch.zeros_like(norm[0], dtype=torch.bool)
         raw = torch.cat([around[: columns.GRAPH_COVARIATES].nan_to_num(), norm])
         return raw, raw[columns.ISOLATED] == 1
+
+
+def _one(levels: Level | None, k: int) -> Level | None:
+    """The k-th of stacked levels."""
+    return None if levels is None else Level(**{name: value[k] for name, value in levels.named_buffers()})
+
+
+def stacked_levels(levels: Sequence[Level]) -> Level:
+    """Levels along a new first axis."""
+    return Level(**{name: torch.stack([getattr(one, name) for one in levels]) for name in Level.__annotations__})
 
 
 def _is_traced(x: Tensor) -> bool:

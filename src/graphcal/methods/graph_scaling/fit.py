@@ -21,15 +21,17 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Outputs, fitted_on, fitting_nodes
-from graphcal.graphs import graph_sums, isolated_nodes, structure
+from graphcal.graphs import graph_sums, isolated_nodes
 from graphcal.methods.card import Card
 from graphcal.methods.graph_scaling import columns
 from graphcal.methods.graph_scaling.calibration import (
     GraphScaled,
     Level,
+    Refits,
     pooled,
     predicted,
     stacked,
+    stacked_levels,
     tempered,
     top_odds,
 )
@@ -39,6 +41,7 @@ from graphcal.methods.solvers.linear import fit_linear, loo_logits, platt_target
 from graphcal.methods.solvers.node_order import canonical_order
 from graphcal.methods.temperature import fit_scale
 from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
+from graphcal.residuals import node_groups
 from graphcal.threads import one_thread
 
 PRIOR_LAMBDA, PRIOR_COUNT, CONSTANT_LAMBDA = 100.0, 2.0, 150.0
@@ -50,6 +53,7 @@ MOST_SOLVED, SERIES = 20, 12  # classes of a system that is solved for each node
 STACK_PRIOR, STACK_PRIOR_TS = 2.0, 150.0  # observations of each of the two; divided by n: more for temperature scaling
 EXPONENT_LAMBDA, SMALLEST_EXPONENT = 30.0, 0.1
 TOP_LAMBDA, SMALLEST_SLOPE = 20.0, 0.05
+FOLDS = 10  # of the refits for sets
 COMPARED, DRAWS = (500, 1000), 399  # fitted and other nodes that are compared, and re-assignments
 
 
@@ -334,6 +338,8 @@ class GraphScaling:
         Use the input features ``x`` as well.
     field : bool, default=False
         Add the residuals that communities share (`graphcal.methods.graph_scaling.field`). It then serves this graph alone.
+    sets : bool, default=False
+        Keep ten fits without a tenth of the labels each, which `graphcal.count` needs.
 
     Examples
     --------
@@ -352,6 +358,7 @@ class GraphScaling:
     hidden: bool = True
     inputs: bool = False
     field: bool = False
+    sets: bool = False
 
     card: ClassVar[Card] = Card(
         title="Graph scaling",
@@ -367,10 +374,14 @@ class GraphScaling:
     def __post_init__(self) -> None:
         if self.predictions not in ("free", "keep"):
             raise ValueError(f"predictions={self.predictions!r} is not one of free, keep.")
+        if self.field and self.sets:
+            raise ValueError("field=True and sets=True use the same residuals. Pass one of them.")
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> GraphScaled:
         """Fit on the nodes ``on``; ``stop`` is not used."""
         on = fitting_nodes(out, on)
+        if self.field and out.graph.get("edge_index") is None:
+            raise ValueError("field=True needs communities, but the graph has no edge_index.")
         nodes = canonical_order(out.logits, on)
         with one_thread(), torch.no_grad():
             z, y = _centred(out.logits[nodes]), out.graph.y[nodes]  # (C, n)
@@ -380,23 +391,15 @@ class GraphScaling:
             context = reader.context_of(out)
             around, extra = context[nodes].T.double().split([reader.width, context.shape[1] - reader.width])
             reader = GraphScaled(**(state := {**state, **columns.covariate_units(*reader.covariates(z, around))}))
-            groups = ["constant", *(by_covariates := ["covariates"] * len(reader.centre))]
-            groups += ["neighbours", *(f"neighbours {name}" for name in by_covariates), "neighbours"] * reader.edges
-            design = reader.design(z, around)
-            groups += ["bias", *["matrix"] * reader.matrix.shape[1]][: len(design.x)]
-            best = base = fit_level(design, z, y, scale, groups, {})
-            if len(extra):
-                present = extra.isfinite().all(0)
-                design, nodes = reader.design(z, around, extra).part(present), nodes[present]
-                z, y = z[:, present], y[present]
-                parts = {"hidden": reader.hidden, "inputs": reader.inputs}
-                groups += [name for name, part in parts.items() if part is not None for _ in part.low]
-                best = fit_level(design, z, y, scale, groups, base.lambdas)
+            base, best, present = _fit_levels(reader, z, y, around, extra, scale)
             levels = {"base": base.level, "extra": best.level if len(extra) else None}
+            if self.sets:
+                state["sets"] = self._refits(out, nodes, reader, context, z, y)
+            nodes, z, y = nodes[present], z[:, present], y[present]
             note = f"level: {reader.level}; {_gain(best, z, y)}"
             if self.field:
                 state["field"], left_out, amount = residual_field(
-                    structure(out.graph).edge_index, out.pred, nodes[best.nodes], best.log_probs, y[best.nodes]
+                    out.graph, out.pred, nodes[best.nodes], best.log_probs, y[best.nodes]
                 )
                 log_probs = (best.log_probs + left_out).log_softmax(0)
                 best.level.top.copy_(fit_top(log_probs, predicted(z[:, best.nodes]), y[best.nodes]))
@@ -404,6 +407,37 @@ class GraphScaling:
                 note += f"; residual field times {amount:g}: leave-one-out NLL {nll:.4f}"
             note += _selection(out, on, reader, context)
             return GraphScaled(**state, **levels, predictions=self.predictions, note=note, **fitted_on(out, on))
+
+    def _refits(
+        self, out: Outputs, nodes: Tensor, reader: GraphScaled, context: Tensor, z: Tensor, y: Tensor
+    ) -> Refits:
+        """Fits without one of ten folds each, and the log-probabilities that they give to its nodes."""
+        if len(nodes) < 2 * FOLDS:
+            raise ValueError(f"sets=True needs at least {2 * FOLDS} labelled nodes, got {len(nodes)}.")
+        fold = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0)) % FOLDS
+        around, extra = context[nodes].T.double().split([reader.width, context.shape[1] - reader.width])
+        scales, base, best = [], [], []
+        for k in range(FOLDS):
+            rest = fold != k
+            scales.append(fit_scale(z[:, rest].T, y[rest])[0])
+            first, last, _ = _fit_levels(reader, z[:, rest], y[rest], around[:, rest], extra[:, rest], scales[-1])
+            base.append(first.level)
+            best.append(last.level)
+        refits = Refits(
+            nodes=nodes,
+            labels=y,
+            groups=node_groups(out.graph, out.pred)[0][:, nodes.cpu()],
+            held_out=torch.zeros(len(nodes), out.num_classes).to(z),
+            scale=torch.stack(scales),
+            base=stacked_levels(base),
+            extra=stacked_levels(best) if len(extra) else None,
+        )
+        state = {name: getattr(reader, name) for name in GraphScaled.__annotations__ if hasattr(reader, name)}
+        state |= {"base": None, "extra": None, "sets": refits, "predictions": self.predictions, "note": ""}
+        for k, refit in enumerate(GraphScaled(**state).refits()):
+            rows = nodes[fold == k]
+            refits.held_out[fold == k] = refit.log_probs(out.logits[rows], context[rows]).double()
+        return refits
 
     def _reading(self, out: Outputs, nodes: Tensor) -> dict[str, Any]:
         """Components of the hidden representation and of the inputs that the context uses."""
@@ -416,6 +450,7 @@ class GraphScaling:
             "inputs": None,
             "directions": None,
             "field": None,
+            "sets": None,
         }
         num_hidden, num_inputs = columns.component_counts(
             out.num_classes, self.hidden and out.hidden is not None, self.inputs
@@ -440,6 +475,24 @@ class KeptGraphScaling(GraphScaling):
     predictions: str = "keep"
 
     card: ClassVar[Card] = replace(GraphScaling.card, title="Graph scaling, predictions kept", keeps_predictions=True)
+
+
+def _fit_levels(
+    reader: GraphScaled, z: Tensor, y: Tensor, around: Tensor, extra: Tensor, scale: Tensor
+) -> tuple[FittedLevel, FittedLevel, Tensor]:
+    """The level of logits and edges, the highest level, and the nodes (n,) that the highest one was fitted on."""
+    groups = ["constant", *(by_covariates := ["covariates"] * len(reader.centre))]
+    groups += ["neighbours", *(f"neighbours {name}" for name in by_covariates), "neighbours"] * reader.edges
+    design = reader.design(z, around)
+    groups += ["bias", *["matrix"] * reader.matrix.shape[1]][: len(design.x)]
+    base = fit_level(design, z, y, scale, groups, {})
+    present = extra.isfinite().all(0)
+    if not len(extra):
+        return base, base, present
+    parts = {"hidden": reader.hidden, "inputs": reader.inputs}
+    groups += [name for name, part in parts.items() if part is not None for _ in part.low]
+    design = reader.design(z, around, extra).part(present)
+    return base, fit_level(design, z[:, present], y[present], scale, groups, base.lambdas), present
 
 
 def _centred(logits: Tensor) -> Tensor:

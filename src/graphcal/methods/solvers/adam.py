@@ -2,6 +2,11 @@
 
 All weights live in one flat vector, so a step is a handful of operations whatever the number of layers, and the best
 state is one copy. Weight decay is coupled (L2 in the gradient), as in the code of the calibrators' papers.
+
+*Random numbers* are drawn on the CPU from the generator that is passed in, equal on every device.
+
+Dropout here is torch's, one mask per call. `graphcal.lab.engine.dropout` is another: counter-based, for models that train side
+by side and must not share a state.
 """
 
 from __future__ import annotations
@@ -61,3 +66,17 @@ def adam(
             size = lr * (1 - 0.999 ** (epoch + 1)) ** 0.5 / (1 - 0.9 ** (epoch + 1))
             theta -= size * first / (second.sqrt() + 1e-8 * (1 - 0.999 ** (epoch + 1)) ** 0.5)
     return {name: w.clone() for name, w in unravel(best, start).items()}
+
+
+def dropout(values: Tensor, rate: float, generator: torch.Generator) -> Tensor:
+    """Inverted dropout: kept values are divided by the share that is kept."""
+    if rate == 0.0:
+        return values
+    keep = torch.empty(values.shape, dtype=values.dtype).bernoulli_(1 - rate, generator=generator)
+    return values * keep.to(values.device) / (1 - rate)
+
+
+def uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator, like: Tensor) -> Tensor:
+    """U(-bound, bound) in the precision and on the device of ``like``."""
+    draw = torch.rand(shape, generator=generator, dtype=torch.double)
+    return ((2 * draw - 1) * bound).to(like)
