@@ -61,8 +61,11 @@ for recipe in (graphcal.CALIBRATORS["none"](), MeanMatching(), graphcal.CALIBRAT
     print(f"{type(recipe).__name__:20s} test ECE {100 * error:5.2f} %")
 
 # %% [markdown]
-# **By name.** A package announces it by an entry point, and `graphcal run --calibrator mean-matching` finds it. The folder
-# `examples/calibrator_plugin` is such a package:
+# **By name.** With the classes above in a file `mine.py`, write `mine.py:MeanMatching` wherever a calibrator is named:
+# `graphcal run --calibrator ts,mine.py:MeanMatching`, `graphcal calibrate --calibrator`, and the methods of a bench preset.
+# To restore a calibrator that was saved by such a run, import the file first.
+#
+# A package announces it by an entry point. The folder `examples/calibrator_plugin` is such a package:
 #
 #     [project.entry-points."graphcal.calibrators"]
 #     mean-matching = "my_package:MeanMatching"

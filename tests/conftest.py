@@ -16,6 +16,16 @@ HAS_LAB = importlib.util.find_spec("graphcal.lab") is not None
 needs_lab = pytest.mark.skipif(not HAS_LAB, reason="needs the laboratory, graphcal.lab")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the cases of a test as slow that ``@pytest.mark.slow_cases(ID, ...)`` names; "wide-" means all that begin so."""
+    for item in items:
+        marker, callspec = item.get_closest_marker("slow_cases"), getattr(item, "callspec", None)
+        if marker is None or callspec is None:
+            continue
+        if any(callspec.id == case or (case.endswith("-") and callspec.id.startswith(case)) for case in marker.args):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real graphs; tests that need it are skipped elsewhere."""

@@ -15,8 +15,8 @@ import graphcal.results as results_module
 import graphcal.study as study
 from graphcal.calibrate_table import calibrate_files
 from graphcal.cli import app
+from graphcal.records import schema, validate
 from graphcal.reports import model_card
-from graphcal.schemas import schema, validate
 from graphcal.tables.reading import read_table
 
 FAST = ("ts", "vs", "ms", "histogram", "isotonic", "none")
@@ -37,6 +37,7 @@ def orders(count=50):
     return [rng.sample(FAST, rng.randint(1, len(FAST))) for _ in range(count)]
 
 
+@pytest.mark.slow
 def test_saved_class_equals_recommended_class_for_every_order(tmp_path, monkeypatch):
     """A measurement and a cross-validation of the same predictions are computed once for all orders."""
     measure, validate_method, done = study.evaluate, results_module.held_out, {}

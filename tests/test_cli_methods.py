@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,10 +30,24 @@ def invoke(*arguments: str):
 def test_all_are_listed():
     result = invoke()
     assert result.exit_code == 0
-    for name in CALIBRATORS:
+    listed, everything = (set(json.loads(invoke("--json", *more).stdout)) for more in ([], ["--all"]))
+    for name in listed:
         assert name in result.stdout
-    everything = json.loads(invoke("--json").stdout)
-    assert set(everything) == set(CALIBRATORS)
+    assert everything == set(CALIBRATORS)
+    hidden = everything - listed
+    assert all(CALIBRATORS[name].__module__.startswith("graphcal.lab.paper.") for name in hidden)
+    assert not any(CALIBRATORS[name].__module__.startswith("graphcal.lab.paper.") for name in listed)
+
+
+def test_bibtex_has_the_paper_of_every_calibrator():
+    everything = invoke("--bibtex").stdout
+    for name, card in json.loads(invoke("--json").stdout).items():
+        entries = invoke(name, "--bibtex").stdout
+        assert (entries.count("@") > 0) == (name not in ("none", "dc-gnn")), name  # those two have none
+        assert entries.strip() in everything or entries.count("@") > 1
+        if name != "dc-gnn":
+            assert all(f"eprint = {{{number}}}" in entries for number in re.findall(r"arXiv:([\d.]+)", card["paper"]))
+    assert everything.count("{") == everything.count("}")
 
 
 @pytest.mark.parametrize("name", ["scar", pytest.param("simi-mailbox", marks=needs_lab)])

@@ -82,6 +82,7 @@ def test_the_stub_has_the_same_names():
     assert names == set(dir(graphcal)) - {"__version__"}
 
 
+@pytest.mark.slow
 def test_a_script_of_a_user_has_no_type_errors_and_a_typo_has_one(tmp_path):
     """What Pyright, the checker inside most editors, says of ten usual lines."""
     script = tmp_path / "script.py"

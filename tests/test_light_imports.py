@@ -41,6 +41,7 @@ print("served")
 """
 
 
+@pytest.mark.slow
 def test_restoring_and_serving_imports_nothing_heavy(tmp_path):
     out = model_outputs(random_graph(classes=3), classes=3)
     for name in NAMES:

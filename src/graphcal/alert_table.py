@@ -34,7 +34,7 @@ from graphcal.decisions.windows import QueueEstimate, WindowEstimate, cut_window
 from graphcal.files import sha256_of, write_atomically
 from graphcal.metrics.row_comparison import FEWEST, compare_rows
 from graphcal.tables.score_column import ScoreColumn
-from graphcal.tables.two_classes import CurveChoice, average_precision, choose_curve, curve_folds
+from graphcal.tables.two_classes import CurveChoice, average_precision, choose_curve, cross_fitted, curve_folds
 from graphcal.text import plural, summary_html, summary_text
 
 Array = NDArray[Any]
@@ -89,7 +89,7 @@ class Alerts:
     rank: Array = field(repr=False)  # (N,) 1 is the highest unlabelled row; 0 for labelled ones
     decision: Array = field(repr=False)  # (N,) review, close, undecided, labelled or training
     judged: Array = field(repr=False)  # (N,) labels that judge the calibration; -1 elsewhere
-    calibration: Calibration | None = field(repr=False, default=None)
+    calibration: Calibration = field(repr=False)
     windows: tuple[WindowEstimate, ...] = ()
 
     @property
@@ -209,15 +209,15 @@ class Alerts:
     def save(self, folder: str | Path) -> Path:
         """Write alerts.parquet, calibrator.safetensors and report.html, then results.json; return the folder."""
         from graphcal.reports.alerts_page import alerts_page
+        from graphcal.saving import save
         from graphcal.tables.writing import write_table
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        written = [write_table(folder / "alerts.parquet", iter([self.table()]))]
-        if self.calibration is not None:
-            from graphcal.saving import save
-
-            written.append(save(self.calibration, folder / "calibrator.safetensors"))
+        written = [
+            write_table(folder / "alerts.parquet", iter([self.table()])),
+            save(self.calibration, folder / "calibrator.safetensors"),
+        ]
         write_atomically(folder / "report.html", alerts_page(self))
         record = {**self.to_dict(), "files": {file.name: sha256_of(file) for file in written}}
         write_atomically(folder / "results.json", json.dumps(record, indent=1) + "\n")
@@ -630,33 +630,51 @@ def positive_probability(calibration: Calibration | None, odds: Array) -> Array:
 def with_graph(
     odds: Array, labels: Array, fit_rows: Array, weight: Array, span: tuple[float, float], kind: str, edges: Any
 ) -> tuple[CurveChoice, Array, Array, Calibration | None]:
-    """Compare graph scaling with the curves on the fitting rows: choice, probabilities, ranking and calibration."""
+    """Compare graph scaling with the curves on the fitting rows: choice, probabilities, ranking and calibration.
+
+    Scores of any scale are standardized for it. Its fit has no weights: where rows were drawn with different chances, a weighted
+    Platt curve of its held-out log-odds follows it.
+    """
     import torch
     from torch_geometric.data import Data
 
     from graphcal.core import Outputs
     from graphcal.methods import CALIBRATORS
+    from graphcal.methods.positive_curves import BetweenCurves, after_shift, fit_curve
     from graphcal.study import Study, held_out
     from graphcal.tables.calibration import edges_of
 
-    on = torch.from_numpy(fit_rows)
-    y = torch.from_numpy(np.where(fit_rows, labels, -1))
-    centre, scale = (0.0, 1.0) if kind != "scores" else (float(odds.mean()), float(odds.std()))
-    u = torch.from_numpy((odds - centre) / scale).float()
-    out = Outputs(
-        torch.stack([-u / 2, u / 2], -1), Data(y=y, val_mask=on, edge_index=edges_of(edges), num_nodes=len(odds))
+    on, hit, w = torch.from_numpy(fit_rows), labels[fit_rows] == 1, weight[fit_rows]
+    slope, shift = 1.0, 0.0
+    if kind == "scores":
+        slope, shift = 1 / float(odds.std()), -float(odds.mean() / odds.std())
+    half = torch.from_numpy((slope * odds + shift) / 2).float()
+    graph = Data(
+        y=torch.from_numpy(np.where(fit_rows, labels, -1)), val_mask=on, edge_index=edges_of(edges), num_nodes=len(odds)
     )
-    recipe = CALIBRATORS["graph-scaling"]()
-    folds = [torch.from_numpy(fold) for fold in curve_folds(int(fit_rows.sum()))]
-    held = held_out(out, recipe, on, folds).double().exp()[:, 1].numpy()
-    hit = labels[fit_rows] == 1
-    choice = choose_curve(odds[fit_rows], hit, weight[fit_rows], span, kind == "probs", {"graph-scaling": held})
+    out, recipe = Outputs(torch.stack([-half, half], -1), graph), CALIBRATORS["graph-scaling"]()
+    folds = curve_folds(int(fit_rows.sum()))
+    log_probs = held_out(out, recipe, on, [torch.from_numpy(fold) for fold in folds]).double()
+    held_odds = (log_probs[:, 1] - log_probs[:, 0]).numpy()
+    held, after = log_probs[:, 1].exp().numpy(), after_shift(None, 0.0)
+    if not (w == w[0]).all():
+        ends = (float(held_odds.min()), float(held_odds.max()) + 1e-9)
+        again, curve = (
+            cross_fitted("platt", held_odds, hit, w, ends, folds),
+            fit_curve("platt", held_odds, hit, w, ends),
+        )
+        if again is not None and curve is not None:
+            held, after = again, curve
+    choice = choose_curve(odds[fit_rows], hit, w, span, kind == "probs", {"graph-scaling": held})
     if choice.name != "graph-scaling":
         return choice, positive_probability(choice.calibration, odds), odds, choice.calibration
     fitted = Study.of([out], {"graph-scaling": recipe}, on=on).fitted["graph-scaling"][0]
-    calibration, log_probs = fitted.calibration, fitted.log_probs.double()
-    ranking = (log_probs[:, 1] - log_probs[:, 0]).numpy()
-    return choice, log_probs[:, 1].exp().numpy(), ranking, calibration if kind != "scores" else None
+    log_probs = after.log_probs(fitted.log_probs.double(), fitted.log_probs[:, :0])
+    inner = fitted.calibration
+    calibration = BetweenCurves(
+        slope=slope, shift=shift, inner=inner, after=after, num_classes=2, fitted_on=inner.fitted_on
+    )
+    return choice, log_probs[:, 1].exp().numpy(), (log_probs[:, 1] - log_probs[:, 0]).numpy(), calibration
 
 
 def _described(
@@ -667,18 +685,14 @@ def _described(
     fit_rows: Array,
     prob: Array,
     queue: QueueEstimate,
-) -> Calibration | None:
-    """The calibration with what `graphcal score` needs to read other tables; None for graph scaling of prepared scores."""
+) -> Calibration:
+    """The calibration of scores as they are in the table, with what `graphcal score` and `watch` need to read other tables."""
     import torch
 
     from graphcal.methods.positive_curves import after_shift
     from graphcal.metrics.references import reference_summary
 
-    if calibration is not None and calibration.needs.edges:
-        if class_weight is not None or kind == "scores":
-            return None
-    else:
-        calibration = after_shift(calibration, 0.0 if class_weight is None else -float(np.log(class_weight)))
+    calibration = after_shift(calibration, 0.0 if class_weight is None else -float(np.log(class_weight)))
     p = torch.from_numpy(np.clip(prob, 1e-12, 1 - 1e-12))
     log_probs = torch.stack([torch.log1p(-p), p.log()], -1)
     calibration.fitted_on = {

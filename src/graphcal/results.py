@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -105,11 +104,7 @@ class MethodResult:
 
     def to_dict(self) -> dict[str, Any]:
         record = {
-            "title": self.title,
-            "recipe": self.recipe,
-            "fitted": self.fitted,
-            "fit_seconds": self.fit_seconds,
-            "apply_seconds": self.apply_seconds,
+            **{name: getattr(self, name) for name in ("title", "recipe", "fitted", "fit_seconds", "apply_seconds")},
             **self.measurement.to_dict(),
             "decision": None if self.backtest is None else self.backtest.to_dict(),
         }
@@ -254,18 +249,13 @@ def results_of(
 
 def method_result(study: Study, name: str, measurement: Measurement, explain: Explanations | None) -> MethodResult:
     """The measurement of one method, with its backtest and the nodes that it changed most."""
-    graph, recipe, runs = study.graph, study.recipes[name], study.fitted[name]
+    graph = study.graph
     nodes = [int(one.node) for one in measurement.changed]
     reasons = [None] * len(nodes) if explain is None or not nodes else explain(name, nodes)
-    card = getattr(recipe, "card", None)
     return MethodResult(
-        title=name if card is None else card.title,
-        recipe=repr(recipe),
-        fitted=repr(runs[-1].calibration),
-        fit_seconds=median(one.fit_seconds for one in runs),
-        apply_seconds=median(one.apply_seconds for one in runs),
+        **study.about(name),
         measurement=measurement,
-        backtest=backtest(runs[0].log_probs, graph.y, graph.test_mask),
+        backtest=backtest(study.log_probs(name)[0], graph.y, graph.test_mask),
         changed=tuple(named_change(graph, one, reason) for one, reason in zip(measurement.changed, reasons)),
     )
 

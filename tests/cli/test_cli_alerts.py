@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 import graphcal as gc
 from graphcal.cli import app
+from graphcal.records import validate
 from graphcal.reports.alerts_page import alerts_page
-from graphcal.schemas import validate
 
 
 def graphcal(*args):
@@ -135,15 +135,7 @@ print([name for name in ("torch_geometric", "scipy.stats", "sklearn", "matplotli
 
 
 def test_edges_are_read_by_id_and_half_of_the_labels_judges(tmp_path):
-    rng = np.random.default_rng(1)
-    truth, drawn, _ = write_scores(tmp_path / "s.parquet", rows=3000, labelled=1500)
-    hits, rest = np.flatnonzero(truth), np.flatnonzero(~truth)
-    src = np.concatenate([rng.choice(hits, 900), rng.choice(rest, 4000)])
-    dst = np.concatenate([rng.choice(hits, 900), rng.choice(rest, 4000)])
-    ends = np.concatenate([src, dst]), np.concatenate([dst, src])
-    pq.write_table(
-        pa.table({name: [f"c{k}" for k in end] for name, end in zip(("src", "dst"), ends)}), tmp_path / "e.parquet"
-    )
+    truth, drawn, _ = write_linked(tmp_path)
     args = ["alerts", tmp_path / "s.parquet", "--class", "fraud", "--id", "case", "--edges", tmp_path / "e.parquet"]
     code, text = graphcal(*args, "--capacity", 60, "--json", "--out", tmp_path / "out")
     assert code == 0, text
@@ -154,6 +146,47 @@ def test_edges_are_read_by_id_and_half_of_the_labels_judges(tmp_path):
     assert ((decision == "labelled") == drawn).all()
     low, high = (record["threshold"]["precision"][end] for end in ("low", "high"))
     assert low <= truth[decision == "review"].mean() <= high
+
+
+def write_linked(folder, seed=1, **more):
+    """Scores with fraud in clusters, and edges between rows of the same class; returns the truth."""
+    rng = np.random.default_rng(seed)
+    truth, drawn, score = write_scores(folder / "s.parquet", rows=3000, labelled=1500, **more)
+    hits, rest = np.flatnonzero(truth), np.flatnonzero(~truth)
+    src, dst = (np.concatenate([rng.choice(hits, 900), rng.choice(rest, 4000)]) for _ in range(2))
+    ends = np.concatenate([src, dst]), np.concatenate([dst, src])
+    pq.write_table(
+        pa.table({name: [f"c{k}" for k in end] for name, end in zip(("src", "dst"), ends)}), folder / "e.parquet"
+    )
+    return truth, drawn, score
+
+
+@pytest.mark.parametrize("case", ["probs", "class weight", "any scale", "chances"])
+def test_graph_scaling_is_saved_for_scores_as_they_are_in_the_table(tmp_path, case):
+    """`graphcal score` gives the probabilities of alerts.parquet, with class weights, any scale and known chances, too."""
+    truth, _, score = write_linked(tmp_path)
+    table, options = pq.read_table(tmp_path / "s.parquet"), []
+    if case == "class weight":
+        options = ["--class-weight", 8]
+    elif case == "any scale":
+        table = table.set_column(1, "score", pa.array(300 + 40 * np.log(score / (1 - score))))
+    elif case == "chances":  # fraud was drawn less often than the rest, a difference that scores and edges do not tell
+        rng = np.random.default_rng(0)
+        chance = np.where(rng.random(3000) < 0.5, 0.2, 0.8)
+        label = np.where(truth, "fraud", "ok").astype(object)
+        label[rng.random(3000) >= chance] = None
+        table = table.set_column(2, "label", pa.array(label)).append_column("chance", pa.array(chance))
+        options = ["--inclusion", "chance"]
+    pq.write_table(table, tmp_path / "s.parquet")
+    files = [tmp_path / "s.parquet", "--edges", tmp_path / "e.parquet"]
+    code, text = graphcal("alerts", *files, "--class", "fraud", "--id", "case", *options, "--out", tmp_path / "out")
+    assert code == 0, text
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["calibration"]["method"] == "graph-scaling"
+    code, text = graphcal("score", tmp_path / "out", *files, "--columns", "id=case", "--out", tmp_path / "n")
+    assert code == 0, text
+    scored = pq.read_table(tmp_path / "n").column("calibrated_prob").to_numpy()
+    expected = pq.read_table(tmp_path / "out" / "alerts.parquet").column("probability").to_numpy()
+    np.testing.assert_allclose(scored, expected, atol=1e-4)
 
 
 def test_windows_are_readable_at_80_columns(tmp_path):

@@ -151,6 +151,7 @@ class Killed(BaseException):
     """Stands for SIGKILL between two files."""
 
 
+@pytest.mark.slow_cases("2", "3", "4", "0")
 @pytest.mark.parametrize("replaced", range(5))
 def test_a_run_killed_between_two_files_is_noticed(
     replaced: int, ts_folder: Path, tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

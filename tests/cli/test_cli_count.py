@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from graphcal.cli import app
 from graphcal.count_table import certified_union
 from graphcal.decisions.counts import Count
-from graphcal.schemas import validate
+from graphcal.records import validate
 
 ROWS, RINGS = 1500, 75
 

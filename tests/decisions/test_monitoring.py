@@ -71,6 +71,7 @@ def test_boasting_shows_in_the_slope_and_breaks_the_promise(reference):
     assert json.loads(json.dumps(found.to_dict()))["status"] == "expired"
 
 
+@pytest.mark.slow
 def test_false_alarms_are_rare(reference):
     alarms = [watch(reference, *stream(600, seed=100 + k), np.arange(600) // 200).status for k in range(60)]
     assert sum(status != "still valid" for status in alarms) <= 3

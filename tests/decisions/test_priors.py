@@ -59,6 +59,7 @@ def test_em_finds_the_new_prior():
     np.testing.assert_allclose(em_prior(posterior(x, OLD).exp().numpy(), np.array(OLD)), NEW, atol=0.02)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_prior_and_the_count():
     held, times = 0, 8
     for k in range(times):

@@ -30,6 +30,17 @@ SELECTED = {
 }
 
 
+@pytest.mark.slow_cases(
+    "selected by the score-True",
+    "late-False",
+    "late-True",
+    "easy ones first-False",
+    "easy ones first-True",
+    "investigated cases-True",
+    "investigated cases-False",
+    "strata-False",
+    "strata-True",
+)
 @pytest.mark.parametrize("random_draw", [False, True])
 @pytest.mark.parametrize("name", SELECTED)
 def test_the_promise_is_refused(name, random_draw):
@@ -39,12 +50,14 @@ def test_the_promise_is_refused(name, random_draw):
     assert ("time lies around" if name == "late" else "mean ") in str(told.value)
 
 
+@pytest.mark.slow
 def test_declared_strata_are_accepted():
     log_probs, y, time, p = fraud(SELECTED["strata"])
     outcome = decide_rows(log_probs, y, Promise(0.5, positive="1", random_draw=True), time=time, strata=p > 0.02)
     assert outcome.decision.guaranteed
 
 
+@pytest.mark.slow_cases("2", "1")
 @pytest.mark.parametrize("seed", range(3))
 def test_every_figure_beside_declared_strata_respects_them(seed):
     """Labels five times as dense where the probability is high: read as one draw, they show several times the members."""
@@ -106,7 +119,7 @@ def test_random_labels_are_refused_in_at_most_one_of_a_hundred_draws(labelled):
 
 @pytest.mark.parametrize("labelled", ["simple", "strata"])
 def test_a_few_random_draws_are_not_refused(labelled):
-    assert refused(40, labelled) <= 1 / 40
+    assert refused(12, labelled) <= 1 / 12
 
 
 def test_what_a_rare_class_loses_is_printed():

@@ -16,6 +16,16 @@ def decided(conf, wrong, certify, max_error, strata=None, future=False):
     return np.zeros(len(conf), bool) if last is None else (conf >= sets.threshold[last]) & ~certify
 
 
+@pytest.mark.slow_cases(
+    "fraud-under-confident",
+    "fraud-over-confident",
+    "two groups-under-confident",
+    "citation-under-confident",
+    "two groups-calibrated",
+    "citation-calibrated",
+    "two groups-over-confident",
+    "citation-over-confident",
+)
 @pytest.mark.parametrize("says", SAYS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_error_target_is_broken_as_rarely_as_promised(shape, says):
@@ -28,6 +38,7 @@ def test_the_error_target_is_broken_as_rarely_as_promised(shape, says):
     assert size > 0
 
 
+@pytest.mark.slow
 def test_future_nodes_of_the_same_source():
     """The true risk above the threshold, not the one realised in the pool."""
     broken, rng = 0, np.random.default_rng(0)
@@ -42,6 +53,7 @@ def test_future_nodes_of_the_same_source():
     assert 0 < broken / TIMES <= broken_at_most(RISK, TIMES)
 
 
+@pytest.mark.slow
 def test_strata_of_unequal_rates_keep_the_promise():
     """Half of the labels are spent on a tenth of the nodes; counted as one simple draw the promise would be broken."""
     rng, times = np.random.default_rng(3), 150

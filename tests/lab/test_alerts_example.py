@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 from typer.testing import CliRunner
 
 from graphcal.cli import app
 
 
+@pytest.mark.slow
 def test_precision_on_tolokers_is_inside_its_interval(shared_data, tmp_path):
     """Random labels of real scores, with and without edges."""
     example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "alerts.py"))

@@ -22,6 +22,17 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 PAGES_WITH_CODE = [p for p in PAGES if BLOCK.search(p.read_text(encoding="utf-8"))]
 
 
+@pytest.mark.slow_cases(
+    "scar.md",
+    "theory.md",
+    "training.md",
+    "methods.md",
+    "shift.md",
+    "bench.md",
+    "deploy.md",
+    "graph-scaling.md",
+    "report.md",
+)
 @pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda p: p.name)
 def test_code_on_the_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -10,6 +10,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
+@pytest.mark.slow
 def test_serving_one_node_is_serving_the_graph(capsys):
     runpy.run_path(str(EXAMPLES / "serve.py"), run_name="__main__")
     whole, alone, change = capsys.readouterr().out.splitlines()
@@ -17,6 +18,7 @@ def test_serving_one_node_is_serving_the_graph(capsys):
     assert float(change.split(":")[1]) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -39,6 +39,7 @@ def calibrated_probabilities(path):
     return torch.tensor(np.stack([table[name].to_numpy() for name in names], 1))
 
 
+@pytest.mark.slow_cases("calibrators0", "calibrators1", "calibrators2")
 @pytest.mark.parametrize(
     "calibrators", [["ts", "graph-scaling"], ["graph-scaling", "ts"], ["ts", "graph-scaling", "isotonic"], ["ts"]]
 )

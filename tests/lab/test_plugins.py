@@ -55,6 +55,7 @@ def installed(tmp_path) -> str:
     return str(place)
 
 
+@pytest.mark.slow
 def test_the_example_package_is_found_fits_saves_and_comes_back(installed, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(installed)
     out = model_outputs()
@@ -105,6 +106,7 @@ def test_a_name_whose_part_was_taken_out_says_where_it_would_be(monkeypatch):
         build_preset("mine", preset)
 
 
+@pytest.mark.slow
 def test_the_example_calibrator_runs(capsys):
     runpy.run_path(str(EXAMPLES / "your_calibrator.py"), run_name="__main__")
     errors = {line.split()[0]: float(line.split()[-2]) for line in capsys.readouterr().out.splitlines()}

@@ -487,6 +487,7 @@ def test_without_edges_and_hidden_it_reads_logits_only():
     torch.testing.assert_close(with_edges(bare), plain)  # neighbourhoods are unknown
 
 
+@pytest.mark.slow_cases("1100", "420", "19", "60")
 @pytest.mark.parametrize("classes", [2, 19, 60, 420, 1100])
 def test_any_number_of_classes(classes):
     """From 20 on the logits enter B by principal directions, above 400 by a bias, above 1,000 not at all."""
@@ -639,6 +640,7 @@ def test_field_serves_its_graph_alone_and_is_left_out_where_it_does_not_help():
         GraphScaling(field=True).fit(Outputs(out.logits, Data(y=y, num_nodes=600)), on=graph.val_mask)
 
 
+@pytest.mark.slow_cases("keep")
 @pytest.mark.parametrize("predictions", ["free", "keep"])
 def test_it_exports_at_the_level_with_hidden(predictions):
     out = model_outputs()

@@ -13,6 +13,7 @@ from graphcal.methods import RatioBinnedScaling, TemperatureScaling
 from small_outputs import model_outputs
 
 
+@pytest.mark.slow
 def test_ratio_bins_take_their_own_temperature_and_empty_ones_the_common_one():
     graph = random_graph(nodes=800, train=20, val=600)
     out = model_outputs(graph)

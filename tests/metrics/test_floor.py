@@ -104,15 +104,18 @@ def rejected(shape, offset, simulations, statistic="cumulative"):
     return found / simulations
 
 
+@pytest.mark.slow_cases("even", "high")
 @pytest.mark.parametrize("shape", ["even", "high"])
 def test_calibrated_models_are_rejected_at_the_stated_rate(shape):
     assert 0.03 <= rejected(shape, 0.0, 1000) <= 0.07
 
 
+@pytest.mark.slow
 def test_the_binned_statistic_keeps_the_level_too():
     assert 0.03 <= rejected("even", 0.0, 800, "ece") <= 0.07
 
 
+@pytest.mark.slow_cases("0.05")
 @pytest.mark.parametrize("offset", [0.05, -0.05])
 def test_five_points_are_found_on_a_thousand_nodes(offset):
     assert rejected("even", offset, 300) > 0.9
@@ -130,6 +133,7 @@ def test_p_is_never_zero_and_says_how_many_draws_it_had():
     assert found.to_dict()["draws"] == 99
 
 
+@pytest.mark.slow_cases("ece")
 @pytest.mark.parametrize("statistic", ["cumulative", "ece"])
 def test_p_values_of_many_nodes_are_those_of_drawn_labels(statistic, monkeypatch):
     """A Brownian motion or normal bins in place of draws: the same p-values, and 5 % of calibrated models rejected."""

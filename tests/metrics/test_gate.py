@@ -80,6 +80,7 @@ def test_probabilities_that_are_wrong_in_both_directions_fail_though_their_mean_
     assert found.mean_p == 1.0
 
 
+@pytest.mark.slow_cases("49.0-300", "4.0-500", "49.0-3000")
 @pytest.mark.parametrize(("power", "N"), [(49.0, 300), (49.0, 3000), (4.0, 500), (1.0, 200)])
 def test_calibrated_probabilities_of_a_class_rarely_fail(power, N):
     g, failed = torch.Generator().manual_seed(1), 0

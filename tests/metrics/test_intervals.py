@@ -40,6 +40,7 @@ def population_error(shape, truth):
     return float(gap.abs().sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", TRUTHS)
 def test_95_percent_intervals_cover(case):
     shape, truth = TRUTHS[case]
@@ -140,6 +141,7 @@ def test_the_interval_holds_the_measured_error_when_it_is_large():
     assert low < ece(log_probs, y) < high
 
 
+@pytest.mark.slow_cases("0.0", "0.113", "0.036")
 @pytest.mark.parametrize("error", [0.113, 0.036, 0.023, 0.0])
 def test_the_estimate_of_the_true_error_is_right_where_ece_minus_floor_is_not(error):
     """1,000 nodes in 20 bins, over-confident by `error`: medians over 120 draws."""
@@ -164,6 +166,7 @@ def test_the_estimate_lies_in_the_interval_and_is_that_of_the_measurement():
     assert m.to_dict()["true_error"] == m.true_error
 
 
+@pytest.mark.slow_cases("wrong in both directions")
 @pytest.mark.parametrize("case", ["calibrated", "wrong in both directions"])
 def test_intervals_of_many_nodes_cover(case, monkeypatch):
     """The normal noise that replaces resampling beyond 20,000 nodes, tried on 1,000."""

@@ -54,6 +54,7 @@ def test_false_alarms_are_at_most_one_percent(design, nodes, labels):
         assert np.mean(p <= level) <= level + 3.5 * np.sqrt(level * (1 - level) / 1000)
 
 
+@pytest.mark.slow_cases("simple", "strata")
 @pytest.mark.parametrize("design", ["simple", "strata", "inclusion"])
 def test_random_draws_are_rarely_refused(design):
     p = p_values(100, design=design)

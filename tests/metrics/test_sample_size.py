@@ -9,6 +9,7 @@ from graphcal.metrics import label_limit, nodes_needed, reliability
 from graphcal.metrics.floor import limit_in_bins
 
 
+@pytest.mark.slow
 def test_nodes_needed_gives_the_promised_power():
     """At the number of nodes it names, the difference is found nine times in ten."""
     c = pairs(0.8, 1.0, 1, N=2000)[0][1]
@@ -33,6 +34,7 @@ def test_five_hundred_labels_leave_about_two_points():
     assert limit.labels_for(limit.true_error / 2) == pytest.approx(2000, abs=1)
 
 
+@pytest.mark.slow
 def test_the_label_limit_is_what_the_right_calibrator_shows():
     """Temperatures fitted on n labels, measured on the population: not better than the limit."""
     from graphcal.metrics.bins import bin_of, equal_width_edges

@@ -126,6 +126,7 @@ def test_changed_nodes_are_those_that_moved_most(graph):
     assert changed_nodes([before], [before], graph.y, graph.test_mask, facts) == []
 
 
+@pytest.mark.slow
 def test_a_calibrated_model_has_no_worst_group_in_19_cases_of_20(graph):
     """Among degrees and distances, of which these predictions know nothing. Uncorrected, one would be named in most cases."""
     g, facts, named, uncorrected = torch.Generator().manual_seed(5), structure(graph), 0, 0

@@ -164,6 +164,7 @@ def test_something_else_than_tensors_is_refused():
         observe(Nothing(), GRAPH)
 
 
+@pytest.mark.slow
 def test_a_compiled_model():
     model = Net()
     compiled = torch.compile(model, backend="eager")

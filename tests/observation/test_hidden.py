@@ -63,6 +63,7 @@ def test_every_head_that_is_seen_takes_at_most_two_passes(name, recwarn):
     assert len(count) == observed if h is out.hidden else len(count) > observed
 
 
+@pytest.mark.slow_cases("one logit", "forward(data)", "TransformerConv(beta)")
 @pytest.mark.parametrize("name", ["SAGE", "forward(data)", "TransformerConv(beta)", "one logit"])
 def test_an_exported_program_gives_the_same_representation(name):
     model, data, _, _, _ = made(name)
@@ -128,6 +129,7 @@ def test_layer_by_layer_gives_the_same_representation(monkeypatch):
     torch.testing.assert_close(observe(model, GRAPH, layerwise=True).hidden, observe(model, GRAPH).hidden)
 
 
+@pytest.mark.slow
 def test_a_compiled_model_is_seen_uncompiled():
     model = build(HEADS["models.GCN"])
     compiled = torch.compile(model, backend="eager")

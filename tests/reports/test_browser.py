@@ -328,6 +328,7 @@ def test_nothing_is_cut_off_on_a_phone_or_a_desk(browser, file):
         context.close()
 
 
+@pytest.mark.slow
 def test_the_page_of_a_real_run_works(browser, tmp_path):
     lab = pytest.importorskip("graphcal.lab")
     training = lab.Training(epochs=40, hidden_channels=16)

@@ -45,6 +45,7 @@ def test_what_is_packed_comes_back():
         assert len(shown) == min(4, int(facts.degree[node]))
 
 
+@pytest.mark.slow
 def test_large_graphs_are_sampled_by_stratum_and_stay_small():
     strata = np.repeat([0, 1, 2], [50_000, 9_000, 3])
     chosen = sampled(strata, 20_000)

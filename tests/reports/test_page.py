@@ -58,6 +58,7 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(results, tmp_path, mon
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
 
 
+@pytest.mark.slow
 def test_the_function_is_there_after_a_bare_import():
     code = "import graphcal; graphcal.report({'methods': {'none': {'ece': 0.1}}}); import graphcal.reports; graphcal.report"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -32,6 +32,7 @@ def small():
     return record
 
 
+@pytest.mark.slow
 def test_a_changed_record_is_shown_or_refused_by_the_name_of_its_file(small, tmp_path):
     """One to three places of the JSON are changed: page and card raise ValueError with the name of the file, or nothing."""
     path, rng, messages = tmp_path / "results.json", random.Random(0), []

@@ -153,6 +153,7 @@ def test_a_signature_without_edges_needs_as_graph(graph):
     assert torch.allclose(wrapped(graph.x), calibration(out), atol=1e-6)
 
 
+@pytest.mark.slow_cases("order-invariant")
 @pytest.mark.parametrize(
     "name", [n for n in CALIBRATORS.builtin if not CALIBRATORS[n].card.graph and not CALIBRATORS[n].card.model]
 )
@@ -285,6 +286,7 @@ def test_a_calibration_fitted_without_training_nodes_needs_no_train_mask():
         CalibratedModel(MODEL, calibrate)(GRAPH.x, GRAPH.edge_index)
 
 
+@pytest.mark.slow_cases("citeseer", "pubmed")
 @needs_lab
 @pytest.mark.parametrize("name", ["citeseer", "cora", "pubmed"])
 def test_a_served_benchmark_graph_gets_what_the_calibration_says(name, shared_data):

@@ -36,6 +36,7 @@ def in_onnx_runtime(shipped: gc.CalibratedModel, data: Data, path: Any) -> Tenso
     return torch.from_numpy(session.run(None, {one.name: data[one.name].numpy() for one in session.get_inputs()})[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIVE)
 def test_the_level_with_the_hidden_representation_serves(name, tmp_path):
     model, data = in_double(name)

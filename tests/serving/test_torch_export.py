@@ -32,6 +32,7 @@ def expected(shipped: CalibratedModel) -> torch.Tensor:
     return told(OTHER.x, OTHER.edge_index).detach()
 
 
+@pytest.mark.slow_cases("graph-scaling-keep-SAGEConv", "scar-GATv2Conv", "rbs-GCNConv", "graph-scaling-GCNConv")
 @pytest.mark.parametrize(
     ("name", "head"),
     [
@@ -51,6 +52,7 @@ def test_torch_export(name, head):
     torch.testing.assert_close(said, expected(shipped), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow_cases("scar")
 @pytest.mark.parametrize("name", ["ts", "scar"])
 def test_onnx_runtime(name, tmp_path):
     pytest.importorskip("onnxscript")
@@ -88,5 +90,6 @@ def test_what_reads_the_whole_graph_is_refused():
         Exportable(model, gats)
 
 
+@pytest.mark.slow
 def test_the_example_runs():
     assert doctest.testmod(graphcal.serving.torch_export, raise_on_error=True).attempted > 0

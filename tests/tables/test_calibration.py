@@ -89,6 +89,9 @@ FORMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow_cases(
+    "kumo", "arrays.npz", "named.csv", "graphstorm", "top.parquet", "neo4j", "graphstorm-csv", "gigl"
+)
 @pytest.mark.parametrize("name", FORMS)
 def test_every_engines_files_are_calibrated_and_scored(tmp_path, run, name):
     path, options = made(tmp_path, name)
@@ -280,6 +283,7 @@ def test_calibrate_takes_names_rows_and_edges():
         gc.calibrate(Z, Y[:5], kind="logits")
 
 
+@pytest.mark.slow
 def test_what_auto_chose_scores_other_tables_as_it_did_its_own(tmp_path, run):
     table = pa.table({"nid": IDS, "label": Y, **{f"logit_{k}": Z[:, k] for k in range(4)}})
     pq.write_table(table, tmp_path / "p.parquet")

@@ -48,6 +48,7 @@ def test_what_is_no_class_is_refused(column, message):
         class_numbers(column, ABC, "labels.parquet", "label")
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(st.none(), st.text(max_size=3))))
 def test_distinct_values_and_their_places_give_the_column_back(values):
     once, places = distinct(pa.array(values, pa.string()))

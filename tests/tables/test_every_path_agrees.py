@@ -80,6 +80,7 @@ def top_label(tmp_path_factory):
     return path, edges_of(folder)
 
 
+@pytest.mark.slow
 def test_a_top_label_table_is_written_with_the_prediction_its_confidence_is_of(top_label, tmp_path, run):
     path, edges = top_label
     code, _, err = run("calibrate", path, "--edges", edges, "--calibrator", "graph-scaling", "--out", tmp_path / "o")
@@ -221,6 +222,7 @@ def test_values_whose_index_is_in_another_order_are_refused():
 # --- the columns of the fit
 
 
+@pytest.mark.slow
 def test_a_calibrator_of_calibrated_scores_reads_calibrated_scores(tmp_path, run):
     path = write(tmp_path / "p.parquet", id=IDS, label=Y, split=SPLIT, **wide("prob", P))
     assert run("calibrate", path, "--calibrator", "ts", "--out", tmp_path / "c1")[0] == 0
@@ -242,6 +244,7 @@ def test_a_calibrator_of_calibrated_scores_reads_calibrated_scores(tmp_path, run
     )
 
 
+@pytest.mark.slow
 def test_a_table_with_fewer_digits_than_the_fit_is_noted(tmp_path):
     sharp = np.exp(3 * Z) / np.exp(3 * Z).sum(1, keepdims=True)
     found = gc.calibrate(sharp, Y, kind="probs", calibrator="ts")
@@ -269,6 +272,7 @@ def test_a_table_with_fewer_digits_than_the_fit_is_noted(tmp_path):
 # --- many classes
 
 
+@pytest.mark.slow
 def test_more_classes_than_a_short_number_counts(tmp_path, run):
     count, rows = 40_000, 24
     rng = np.random.default_rng(1)
@@ -338,6 +342,7 @@ def test_a_parquet_file_that_changed_in_its_middle_is_scored_again(tmp_path):
     assert np.array_equal(predictions_of(tmp_path / "out" / "a.parquet"), z.argmax(1))
 
 
+@pytest.mark.slow
 def test_edges_that_changed_are_read_again(calibrators, tmp_path):
     path = write(tmp_path / "p.parquet", id=IDS, **wide("logit", Z))
     edges = edges_of(tmp_path)
@@ -348,6 +353,7 @@ def test_edges_that_changed_are_read_again(calibrators, tmp_path):
     assert pq.read_table(tmp_path / "out").equals(pq.read_table(tmp_path / "whole"))
 
 
+@pytest.mark.slow
 def test_rows_that_are_gone_leave_the_folder_and_other_files_stay(calibrators, tmp_path, run):
     saved, preds, out = calibrators / "ts.safetensors", tmp_path / "in", tmp_path / "out"
     for name in ("a", "b"):
@@ -418,6 +424,7 @@ def test_a_second_process_is_refused_and_the_first_one_finishes(calibrators, tmp
     assert not list((tmp_path / "out").glob(".*"))
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_no_obstacle_though_its_number_is_used_again(calibrators, tmp_path):
     path, edges = write(tmp_path / "p.parquet", id=IDS, **wide("logit", Z)), edges_of(tmp_path)
     saved = calibrators / "graph.safetensors"
@@ -484,6 +491,7 @@ def scored_with(folder, out, **options):
     return summary, np.stack([table[f"calibrated_prob_{k}"].to_numpy() for k in range(C)], 1)
 
 
+@pytest.mark.slow
 def test_training_ids_are_those_whose_split_is_train(trained, tmp_path):
     names = {"id": "paper"}
     written = pq.read_table(trained / "o" / "calibrated.parquet")
@@ -582,6 +590,7 @@ def resigned(source, target, header):
     return target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["wide", "list", "top-label"])
 def test_a_header_with_anything_in_any_field_is_read_or_refused_by_name(tmp_path, form):
     from safetensors import safe_open
@@ -642,6 +651,7 @@ def moved_rows(table, change, rng):
     return pa.table({"id": np.arange(len(rows)), **{f"logit_{k}": logits[rows, k] for k in range(4)}})
 
 
+@pytest.mark.slow_cases("wide-", "top-label-class 0", "top-label-sharper")
 @pytest.mark.parametrize("change", ["none", "class 0", "sharper"])
 @pytest.mark.parametrize("form", ["wide", "top-label"])
 def test_score_and_watch_say_the_same_of_the_same_rows(change, form, tmp_path):

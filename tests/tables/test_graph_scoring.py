@@ -141,6 +141,9 @@ def probabilities(folder):
     return np.stack([found[f"calibrated_prob_{c}"].to_numpy() for c in range(C)], 1)
 
 
+@pytest.mark.slow_cases(
+    "in order-long-csv", "shuffled-wide-csv", "text-wide-csv", "shuffled-long-parquet", "text-list-parquet"
+)
 @pytest.mark.parametrize(
     ("ids", "form", "edges"),
     [
@@ -242,6 +245,7 @@ scoring.score(*sys.argv[2:], workers=1, progress=waits)
 """
 
 
+@pytest.mark.slow_cases("sorting edges", "reading neighbourhoods")
 @pytest.mark.parametrize("stage", ["sorting edges", "reading neighbourhoods", "scoring"])
 def test_killed_while_edges_are_read_or_rows_are_scored_it_goes_on(out, fitted, tmp_path, monkeypatch, stage):
     preds, path, train = written(out, tmp_path / "in", "in order")

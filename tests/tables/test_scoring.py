@@ -115,6 +115,7 @@ scoring.score(*sys.argv[1:], workers=1)
 """
 
 
+@pytest.mark.slow
 def test_killed_three_times_and_resumed_it_gives_the_same_bytes(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("graphcal.tables.scoring.BATCH", 50)
     score(folder / "ts.safetensors", folder / "preds", tmp_path / "whole")
@@ -196,6 +197,7 @@ except ValueError as fault:
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_and_leaves_nothing(folder, tmp_path):
     said, _ = child(FULL_DISK, folder / "ts.safetensors", folder / "preds", tmp_path / "out").communicate()
     assert f"cannot write {tmp_path / 'out' / 'part-'}" in said.decode()

@@ -168,6 +168,7 @@ def test_a_header_of_very_many_columns_is_refused_before_it_is_parsed(tmp_path: 
         read_table_file(tmp_path / "t.csv")
 
 
+@pytest.mark.slow
 def test_a_wide_table_is_read_in_time(tmp_path: Path) -> None:
     """20,000 columns: nothing looks for a name in a list of names."""
     from graphcal.tables.reading import read_table

@@ -39,6 +39,7 @@ def selected(p: np.ndarray, y: np.ndarray, seed: int = 1) -> np.ndarray:
     return np.where(np.random.default_rng(seed).random(len(p)) < 0.02 + 0.5 * p**1.5, y, -1)
 
 
+@pytest.mark.slow
 def test_isotonic_and_platt_undo_a_class_weight_where_labels_are_selected_by_the_score():
     p, y = scored(30_000, weight=12)
     labels = selected(p, y)
@@ -60,6 +61,7 @@ def staircase(score: np.ndarray) -> np.ndarray:
     return np.select([score < -1, score < 0.5, score < 2], [-4.0, 0.5, -0.5], 4.0)  # no sigmoid
 
 
+@pytest.mark.slow_cases("steps")
 @pytest.mark.parametrize(("curve", "kind"), [(None, Sigmoids), (staircase, PositiveCurve)], ids=["sigmoid", "steps"])
 def test_auto_takes_the_least_cross_validated_nll(curve, kind):
     p, y = scored(weight=12, curve=curve)
@@ -73,9 +75,7 @@ def test_auto_takes_the_least_cross_validated_nll(curve, kind):
     (note,) = [note for note in found.notes if note.startswith("auto chose")]
     assert note.startswith(f"auto chose {best}: cross-validated NLL {compared[best]:.4f} on the fitting rows (")
     assert all(f"{name} {compared[name]:.4f}" in note for name in compared if name != best)
-    assert found.study.to_dict(found.study.measure(found.study.graph.test_mask))["auto"]["title"].startswith(
-        best[:5].title()
-    )
+    assert found.study.about("auto")["title"].startswith(best[:5].title())
 
 
 def test_auto_reads_no_label_of_a_measured_row():
@@ -125,6 +125,7 @@ def test_a_class_weight_is_noted_with_its_size():
     assert weight == pytest.approx(12, rel=0.35)
 
 
+@pytest.mark.slow
 def test_no_shift_is_noted_where_there_is_none():
     p, y = scored(weight=1)
     for name in ("ts", "auto"):

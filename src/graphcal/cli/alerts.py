@@ -127,14 +127,7 @@ def _show(result: Alerts, out: Path) -> None:
             if one.drift:
                 console.print(f"* {one.name}: scores have changed; {one.drift}", style="dim")
         console.print()
-    files = ", ".join(
-        [
-            "alerts.parquet",
-            *["calibrator.safetensors"] * (result.calibration is not None),
-            "report.html",
-            "results.json",
-        ]
-    )
+    files = "alerts.parquet, calibrator.safetensors, report.html, results.json"
     print_summary(console, [*rest, ("Saved", f"{out}/ ({files})")])
 
 

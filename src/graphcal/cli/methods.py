@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_format
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import typer
@@ -21,15 +22,22 @@ def methods(
     name: str = typer.Argument(
         "", autocompletion=complete_calibrator, help="A calibrator, for its card; without it all are listed."
     ),
+    everything: bool = typer.Option(
+        False, "--all", metavar="", help="Include the variants that only the reproduction of the SCAR paper needs."
+    ),
     json: bool = typer.Option(False, "--json", metavar="", help="Print the cards as JSON."),
+    bibtex: bool = typer.Option(False, "--bibtex", metavar="", help="Print the papers as BibTeX."),
 ) -> None:
     """List calibrators: what they do, need and cost.
 
     graphcal methods            # all of them, a line each
     graphcal methods gats       # the card of one
+    graphcal methods --bibtex   # the papers to cite
     """
-    cards = _all_cards() if not name else {name: _card(name)}
-    if json:
+    cards = _all_cards(everything) if not name else {name: _card(name)}
+    if bibtex:
+        typer.echo(_bibtex(cards))
+    elif json:
         typer.echo(json_format.dumps(cards[name] if name else cards, indent=2))
     elif name:
         _print_card(name, cards[name])
@@ -37,12 +45,30 @@ def methods(
         _print_table(cards, num_builtin=len(read_cards()))
 
 
-def _all_cards() -> dict[str, dict[str, Any]]:
+REFERENCES = ("methods/references.bib", "lab/baselines/references.bib")
+REPRODUCTION = "graphcal.lab.paper."  # its variants are shown by --all
+
+
+def _all_cards(everything: bool) -> dict[str, dict[str, Any]]:
     builtin = read_cards()
     others = {
-        key: point.value.partition(":")[0] for key, point in announced("calibrator").items() if key not in builtin
+        key: point.module
+        for key, point in announced("calibrator").items()
+        if key not in builtin and (everything or not point.module.startswith(REPRODUCTION))
     }
     return {**builtin, **{key: {"module": module} for key, module in sorted(others.items())}}
+
+
+def _bibtex(cards: dict[str, dict[str, Any]]) -> str:
+    """Entries of the papers behind these calibrators: those that name one of them under ``keywords``."""
+    files = [Path(__file__).parents[1] / name for name in REFERENCES]
+    entries = [entry.strip() for f in files if f.exists() for entry in f.read_text("utf-8").split("\n\n")]
+    return "\n\n".join(entry for entry in entries if cards.keys() & _methods_of(entry))
+
+
+def _methods_of(entry: str) -> set[str]:
+    keywords = entry.partition("keywords = {")[2].partition("}")[0]
+    return {name.strip() for name in keywords.split(",")}
 
 
 def _card(name: str) -> dict[str, Any]:

@@ -10,7 +10,8 @@ The labelled positives are a random draw of all T positives, so with e_a of e ab
 
 Equal chances in groups.  Rows with the same inclusion probability π are a random draw of their group: an interval per group at a
 share of the risk, added. "Reviewed if score > t, plus 2 % at random" is such a design. Other known π >= 0.05, independent draws:
-the weighted bounds of `bounds`.
+the weighted bounds of `bounds`, and the exact interval from labels thinned to equal chances (each kept with min π / π_i), at half
+of the risk each; the narrower end counts.
 
 Closing.  Rows are closed from the lowest score up. "More than a share β of the positives is closed" is tested for growing sets,
 in this fixed order, until the first test fails (fixed-sequence testing, arXiv:2110.01052). Precision is promised in the same way
@@ -167,7 +168,7 @@ class LabelSample:
         if inclusion is not None and labelled[np.asarray(inclusion) >= 1].all():
             inside = np.asarray(inclusion) < 1  # rows that are all labelled tell nothing about the others
         rows = np.flatnonzero(inside)
-        ties = np.random.default_rng(seed).random(len(rows))  # no label decides between equal scores
+        ties, self.coin = np.random.default_rng(seed).random((2, len(rows)))  # no label decides between equal scores
         self.order = rows[np.lexsort((ties, -score[rows]))]
         self.certainty = certainty
         self.prob = np.asarray(prob, dtype=np.float64)[self.order]
@@ -236,18 +237,21 @@ class LabelSample:
         return low, high
 
     def _weighted(self, start: Array, end: Array, risk: float) -> tuple[Array, Array] | None:
+        """Two intervals at half of the risk: by all labelled positives, weighted, and by labels thinned to equal chances."""
         assert self.inclusion is not None
         low, high = np.zeros(len(end)), np.zeros(len(end))
         for j, (a, b) in enumerate(zip(start, end)):
-            pi = self.inclusion[a:b]
+            pi, hits = self.inclusion[a:b], self.positive[a:b]
             if not len(pi):
                 continue
             if pi.min() < LEAST_INCLUSION:
                 return None
-            drawn, seen = pi[self.positive[a:b]], int(self.positive[a:b].sum())
-            most = int((~self.labelled[a:b]).sum())
-            high[j] = np.clip(most_weighted(drawn, pi.min(), b - a, risk / 2) - seen, 0, most)
-            low[j] = np.clip(fewest_weighted(drawn, pi.min(), b - a, risk / 2) - seen, 0, most)
+            kept = self.labelled[a:b] & (self.coin[a:b] < pi.min() / pi)
+            e, K, k = (np.array([int(n)]) for n in ((hits & kept).sum(), len(pi), kept.sum()))
+            given = (pi[hits], float(pi.min()), len(pi), risk / 4, float(pi.mean()))
+            most, seen = int((~self.labelled[a:b]).sum()), int(hits.sum())
+            high[j] = np.clip(min(most_weighted(*given), int(most_errors(e, K, k, risk / 4)[0])) - seen, 0, most)
+            low[j] = np.clip(max(fewest_weighted(*given), int(fewest_errors(e, K, k, risk / 4)[0])) - seen, 0, most)
         return low, high
 
     # Precision and recall

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from graphcal.files import reading, write_atomically
+from graphcal.files import file_errors, write_atomically
 from graphcal.metrics.bins import confidence
 from graphcal.metrics.inputs import check_log_probs
 from graphcal.text import plural, summary_html, summary_text
@@ -380,7 +380,7 @@ class Decision:
     @classmethod
     def load(cls, path: str | Path) -> Decision:
         """Read a decision that `save` or ``graphcal decide`` wrote."""
-        with reading(path, "a decision, as graphcal decide writes it"):
+        with file_errors(path, "a decision, as graphcal decide writes it"):
             return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
 
 

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from graphcal.core import Calibration
+from graphcal.core import Calibration, Needs
+from graphcal.graphs import Columns, GraphSums
 from graphcal.methods.isotonic import PositiveCurve
 
 Array = NDArray[Any]
@@ -42,6 +43,32 @@ class LogOddsCurve(Calibration):
         terms = torch.stack([torch.ones_like(odds), odds, odds * odds, logsigmoid(odds), -logsigmoid(-odds)])
         value = (self.weights.to(terms) @ terms).clamp(-60, 60)
         return torch.stack([logsigmoid(-value), logsigmoid(value)])
+
+
+class BetweenCurves(Calibration):
+    """A calibration of two classes that reads slope u + shift instead of the log-odds u, and a curve of what it gives."""
+
+    slope: float
+    shift: float
+    inner: Calibration
+    after: LogOddsCurve
+
+    @property
+    def needs(self) -> Needs:  # type: ignore[override]
+        return self.inner.needs
+
+    def context(
+        self, logits: Columns, graph: GraphSums, hidden: Columns | None = None, inputs: Columns | None = None
+    ) -> Columns:
+        return self.inner.context(graph.rows(lambda z: self.moved(z.T).T, logits), graph, hidden, inputs)
+
+    def kernel(self, logits: Tensor, context: Tensor) -> Tensor:
+        return self.after.kernel(self.inner.kernel(self.moved(logits), context), context[:0])
+
+    def moved(self, logits: Tensor) -> Tensor:
+        """Logits (2, n) with the log-odds slope u + shift."""
+        half = (self.slope * (logits[1] - logits[0]) + self.shift) / 2
+        return torch.stack([-half, half])
 
 
 def terms_of(odds: Array) -> Array:
@@ -119,8 +146,11 @@ def fit_isotonic(odds: Array, positive: Array, weight: Array) -> PositiveCurve:
     return PositiveCurve(x=torch.from_numpy(knots), y=torch.from_numpy(values), num_classes=2)
 
 
-def after_shift(curve: Calibration | None, shift: float) -> LogOddsCurve | PositiveCurve:
+def after_shift(curve: Calibration | None, shift: float) -> LogOddsCurve | PositiveCurve | BetweenCurves:
     """The map u -> curve(u + shift), with the scores as they are for no curve."""
+    if isinstance(curve, BetweenCurves):
+        state = {"slope": curve.slope, "inner": curve.inner, "after": curve.after, "fitted_on": curve.fitted_on}
+        return BetweenCurves(shift=curve.shift + curve.slope * shift, num_classes=2, **state)
     if isinstance(curve, PositiveCurve):
         odds = torch.logit(curve.x, eps=1e-12) - shift
         return PositiveCurve(x=odds.sigmoid(), y=curve.y, num_classes=2)

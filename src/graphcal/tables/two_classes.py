@@ -7,7 +7,7 @@ calibrator that keeps predictions cannot undo this, because no probability cross
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -163,17 +163,8 @@ def choose_curve(
         names = [name for name in names if name not in ("shift", "beta")] or ["platt"]
     held = {"none": apply_curve(None, odds)} if probabilities and not few else {}
     folds = curve_folds(len(odds))
-    for name in names:
-        probs = np.empty(len(odds))
-        for fold in folds:
-            rest = np.setdiff1d(np.arange(len(odds)), fold)
-            curve = fit_curve(name, odds[rest], positive[rest], weight[rest], span)
-            if curve is None:
-                break
-            probs[fold] = apply_curve(curve, odds[fold])
-        else:
-            held[name] = probs
-    held |= dict(others or {})
+    tried = {name: cross_fitted(name, odds, positive, weight, span, folds) for name in names}
+    held |= {name: probs for name, probs in tried.items() if probs is not None} | dict(others or {})
     nll = {name: weighted_nll(probs, positive, weight) for name, probs in held.items()}
     fitted = {name: fit_curve(name, odds, positive, weight, span) for name in names if name in nll}
     nll = {name: value for name, value in nll.items() if fitted.get(name, True) is not None}
@@ -185,6 +176,25 @@ def choose_curve(
     undone = fitted.get("shift")
     class_weight = None if shift is None or undone is None else math.exp(-float(undone.weights[0]))  # type: ignore[index]
     return CurveChoice(best, nll, class_weight, fitted.get(best))
+
+
+def cross_fitted(
+    name: str,
+    odds: np.ndarray,
+    positive: np.ndarray,
+    weight: np.ndarray,
+    span: tuple[float, float],
+    folds: Sequence[np.ndarray],
+) -> np.ndarray | None:
+    """Probabilities (n,) by curves fitted without the fold of each row; None where one of them is not increasing."""
+    probs = np.empty(len(odds))
+    for fold in folds:
+        rest = np.setdiff1d(np.arange(len(odds)), fold)
+        curve = fit_curve(name, odds[rest], positive[rest], weight[rest], span)
+        if curve is None:
+            return None
+        probs[fold] = apply_curve(curve, odds[fold])
+    return probs
 
 
 def weighted_nll(probs: np.ndarray, positive: np.ndarray, weight: np.ndarray) -> float:

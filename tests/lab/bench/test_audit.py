@@ -34,6 +34,7 @@ def results(tmp_path: Path) -> tuple[Path, Path]:
     return folder / "archive.zip", published
 
 
+@pytest.mark.slow
 def test_the_same_records_give_the_same_bytes(results: tuple[Path, Path], tmp_path: Path) -> None:
     file, published = results
     assert write_archive(file.parent, tmp_path / "again.zip") == sha256_of(file)
@@ -59,6 +60,7 @@ def test_every_score_and_every_test_is_measured_again(results: tuple[Path, Path]
     )
 
 
+@pytest.mark.slow
 def test_a_changed_number_is_named(results: tuple[Path, Path]) -> None:
     file, published = results
     path = published / "small-runs.csv"

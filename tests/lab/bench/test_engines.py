@@ -39,12 +39,14 @@ def serial(tmp_path_factory: pytest.TempPathFactory) -> Session:
     return session
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_records(serial: Session, tmp_path: Path) -> None:
     session = Session.of(small(), tmp_path)
     session.run(Processes(2), ticked([]))
     assert comparable(session) == comparable(serial)
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_ray_gives_the_same_records(serial: Session, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="the Ray engine needs the extra graphcal[ray]")

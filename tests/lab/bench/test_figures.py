@@ -24,6 +24,7 @@ def session() -> Session:
     return small_session()
 
 
+@pytest.mark.slow_cases("runtime", "reliability")
 @pytest.mark.parametrize("kind", ["reliability", "histograms", "runtime"])
 def test_figures_are_drawn_from_records(session: Session, kind: str) -> None:
     figures = [figure_of(Session.of(small(kind=kind), session.store.folder).table()) for _ in range(2)]
@@ -33,6 +34,7 @@ def test_figures_are_drawn_from_records(session: Session, kind: str) -> None:
     assert text == again
 
 
+@pytest.mark.slow
 def test_a_sweep_has_a_point_for_each_value(tmp_path: Path) -> None:
     swept = small(
         kind="sweep", methods=["swept"], runs=1, published=[], figure={"x": "decay", "metrics": ["ece", "accuracy"]},

@@ -55,6 +55,7 @@ def said(page: str) -> str:
     return re.sub(r"## How it was made\n.*?\n\n## ", "## ", page, flags=re.DOTALL)
 
 
+@pytest.mark.slow
 def test_two_parts_say_what_the_whole_says(tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole" / "results", tmp_path / "parts" / "results"
     page = put(part(), whole)
@@ -69,6 +70,7 @@ def test_two_parts_say_what_the_whole_says(tmp_path: Path) -> None:
     assert "it is not wanted here" in together
 
 
+@pytest.mark.slow
 def test_the_page_says_which_rows_are_from_before_and_how_those_were_made(tmp_path: Path) -> None:
     put(part("backbone=gat"), tmp_path / "results")
     page = put(part("backbone=gcn,sage"), tmp_path / "results")
@@ -82,6 +84,7 @@ def test_the_page_says_which_rows_are_from_before_and_how_those_were_made(tmp_pa
     assert "Earlier" not in again
 
 
+@pytest.mark.slow
 def test_a_row_goes_only_for_one_with_as_many_runs(tmp_path: Path) -> None:
     page = put(part(), tmp_path / "results")
     lines = (tmp_path / "results" / "small-runs.csv").read_text()
@@ -93,6 +96,7 @@ def test_a_row_goes_only_for_one_with_as_many_runs(tmp_path: Path) -> None:
     assert "    all\n" in (tmp_path / "results" / "small.md").read_text()
 
 
+@pytest.mark.slow
 def test_an_archive_is_named_while_a_row_of_it_stands(tmp_path: Path) -> None:
     results = tmp_path / "results"
     put(part("backbone=gat"), results)
@@ -118,6 +122,7 @@ def test_a_row_whose_marks_are_not_known_is_not_lost_but_refused(tmp_path: Path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_a_figure_is_published_whole(tmp_path: Path) -> None:
     publish(part("backbone=gat", kind="runtime").table(), "gat", tmp_path)
     with pytest.raises(ValueError, match="a preset of the kind runtime is published whole: nothing was written"):
@@ -127,6 +132,7 @@ def test_a_figure_is_published_whole(tmp_path: Path) -> None:
         assert {line["backbone"] for line in csv.DictReader(stream)} == {"gcn", "gat", "sage"}
 
 
+@pytest.mark.slow
 def test_a_row_that_the_preset_no_longer_has_goes(tmp_path: Path) -> None:
     put(part(), tmp_path / "results")
     fewer = small(axes={**AXES, "backbone": ["gcn", "sage"]}, runs=2, set=[RULE], beside=["nll", "all_ece"])

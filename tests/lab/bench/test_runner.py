@@ -27,6 +27,7 @@ def ran(folder: Path, **changes: Any) -> Session:
     return session
 
 
+@pytest.mark.slow
 def test_a_record_holds_what_a_table_needs(tmp_path: Path) -> None:
     session = ran(tmp_path, runs=2)
     for key, cell in session.cells.items():
@@ -68,6 +69,7 @@ def test_methods_share_trainings_and_nothing_is_done_twice(tmp_path: Path, monke
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
+@pytest.mark.slow
 def test_validation_chooses_among_trainings(tmp_path: Path) -> None:
     session = ran(tmp_path, methods=["searched", "small", "zero"], runs=2, define={
         "searched": {"calibrator": "ts", "search": {"final_weight_decay": [0.5, 0.0]}},
@@ -107,6 +109,7 @@ def test_calibrators_and_training_see_no_test_label(tmp_path: Path, monkeypatch:
         assert (graph.y[~(graph.train_mask | graph.val_mask)] == -1).all()
 
 
+@pytest.mark.slow
 def test_a_failing_cell_is_recorded_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken(TemperatureScaling):
         def fit(self, out: Outputs, on: torch.Tensor, stop: torch.Tensor | None = None) -> Any:

@@ -33,6 +33,7 @@ def longer(folder: Path) -> Session:
     return Session.of(small(runs=8, base=base), folder)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_killed_at_any_moment_and_resumed_the_tables_are_the_same_bytes(tmp_path: Path) -> None:
     script = tmp_path / "killed.py"

@@ -1,31 +1,41 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from typer.testing import CliRunner
 
-from graphcal.cli import app
+from graphcal.cli import app, main
 from graphcal.cli.results_table import columns_of
 from graphcal.metrics.scores import SCORES
 from graphcal.reports.wording import summary
 from sample_results import sample_results
 
 
-def graphcal(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-c", "from graphcal.cli import main; main()", *args],
-        cwd=cwd,
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+class Ended(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def graphcal(*args: str, cwd: Path, **env: str) -> Ended:
+    """What the console script does, in this process: another one would import torch first."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(cwd)
+        patch.setattr(sys, "argv", ["graphcal", *args])
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    return Ended(int(ended.value.code or 0), out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from typer.testing import CliRunner
 
 from conftest import random_graph
 from graphcal.lab.cli import arguments
 
 
+@pytest.mark.slow
 def test_the_command_tunes_and_sweeps(tmp_path, monkeypatch) -> None:
     import typer
 

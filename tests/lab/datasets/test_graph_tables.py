@@ -111,6 +111,7 @@ def test_every_fault_has_its_own_error(tmp_path: Path, fault: str, kind: str) ->
     assert str(tmp_path) in str(caught.value), "the error names the file"
 
 
+@pytest.mark.slow
 def test_a_large_graph_is_read_whole(tmp_path: Path) -> None:
     """100,000 nodes, 1,000,000 edges: a tenth of what benchmarks/data.py times."""
     rng = np.random.default_rng(0)

@@ -44,6 +44,7 @@ def outputs(conv: type[nn.Module] = GCNConv) -> Outputs:
     return observe(model, data)
 
 
+@pytest.mark.slow_cases("149-GATConv", "77-GATConv", "0-GATConv")
 @pytest.mark.parametrize("conv", [GCNConv, SAGEConv, GATConv])
 @pytest.mark.parametrize("node", [0, 77, 149])
 def test_every_class_adds_up_to_its_logit_and_the_parts_to_the_lead(conv: type[nn.Module], node: int) -> None:
@@ -117,6 +118,7 @@ def test_a_pyg_model_of_ones_own_is_explained() -> None:
     assert sum(row.prob for row in found.classes) == pytest.approx(1)
 
 
+@pytest.mark.slow_cases("gpn", "gcnii")
 @pytest.mark.parametrize("backbone", sorted(BACKBONES))
 def test_every_backbone_with_a_visible_final_layer_is_explained(backbone: str) -> None:
     data = random_graph()

@@ -59,6 +59,7 @@ def test_a_clock_that_jumps_between_the_file_and_its_lock(tmp_path: Path, monkey
     assert next(times) == 2
 
 
+@pytest.mark.slow
 def test_a_clock_that_runs_backwards_changes_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = tables_of(small_session())
     jumps = itertools.cycle((-3650 * DAY, 3650 * DAY, -DAY, 0.0))

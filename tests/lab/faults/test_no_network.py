@@ -29,6 +29,7 @@ def guarded(code: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_import_and_the_main_job_open_no_socket() -> None:
     """The same guard stops a download first, so the test can fail."""
     guarded(

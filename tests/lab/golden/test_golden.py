@@ -99,6 +99,7 @@ def records(folder: Path, backbone: str, methods: Mapping[str, Mapping[str, Any]
     }
 
 
+@pytest.mark.slow_cases("gcn", "gat", "gcnii", "gpn", "sgc", "sage", "fagcn", "jknet", "appnp")
 @pytest.mark.parametrize("backbone", CASES)
 def test_records_have_not_moved(backbone, tmp_path):
     golden = json.loads(FILE.read_text(encoding="utf-8"))

@@ -64,6 +64,7 @@ def test_a_model_that_does_not_weigh_its_edges_says_so(data):
         out.rerun("this test", edge_weight=torch.ones(data.num_edges))
 
 
+@pytest.mark.slow_cases("gcnii", "jknet", "appnp", "gcn")
 @pytest.mark.parametrize("backbone", ["gcn", "gat", "appnp", "gcnii", "jknet", "sage"])
 def test_a_calibrator_that_weighs_edges_works_on_it(backbone, data):
     out = train(data, backbone, SHORT, seeds=[0])[0].outputs

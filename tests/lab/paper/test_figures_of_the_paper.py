@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[3]
 FIGURES = [name for name in preset_titles() if name.startswith("fig-")]
 
 
+@pytest.mark.slow_cases("fig-runtime", "fig-histograms", "fig-reliability", "fig-alpha-beta", "fig-decay-reliability")
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_is_drawn_from_files_and_committed(name: str) -> None:
     """Texts and panels are compared, not bytes: fonts and their metrics belong to the machine."""

@@ -39,6 +39,7 @@ def test_a_newcomer_with_the_paper_open_finds_an_answer(question):
     assert PATH.search(row.split("|")[2]), row
 
 
+@pytest.mark.slow
 def test_every_path_exists_and_every_name_is_defined_there():
     found = PATH.findall(PAGE)
     assert len(found) > 20

@@ -22,6 +22,7 @@ def test_every_table_and_figure_of_the_paper_has_a_preset() -> None:
     assert all(preset_titles().values())
 
 
+@pytest.mark.slow_cases("blind", "blind-labels")
 @pytest.mark.parametrize("name", preset_titles())
 def test_every_preset_expands_to_cells_that_are_plain_data(name: str) -> None:
     preset = read_preset(name)

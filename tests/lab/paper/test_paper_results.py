@@ -71,6 +71,7 @@ def test_the_table_for_people_has_the_title_and_the_columns(path: Path) -> None:
         assert all(line["title"] in text for line in csv.DictReader(file))
 
 
+@pytest.mark.slow_cases("optimisers", "table-accuracy", "table-gat")
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_a_table_beside_published_values_counts_its_agreement(path: Path) -> None:
     """Every committed page says what its run files give, also one that was made before the count was printed."""
@@ -92,6 +93,7 @@ def test_the_numbers_are_those_that_are_exported_today(path: Path) -> None:
         assert {f"all_{name}" for name in columns} <= set(header)
 
 
+@pytest.mark.slow_cases("blind", "blind-labels")
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_means_and_deviations_are_those_of_the_runs(path: Path) -> None:
     runs: dict[tuple[str, ...], list[dict[str, str]]] = {}

@@ -15,6 +15,7 @@ def test_labels_are_drawn_from_the_softmax() -> None:
     assert float(conf.mean()) == pytest.approx(0.8, abs=0.01)
 
 
+@pytest.mark.slow
 def test_a_larger_error_is_found_more_often_and_nll_sees_more() -> None:
     assert true_error(0.91, 100_000) == pytest.approx(1.9, abs=0.2)
     small, large = (find_power(scale, sets=20, draws=100) for scale in (0.95, 0.6))

@@ -25,13 +25,16 @@ def mean_error(runs, recipe) -> float:
     return 100 * sum(errors) / len(errors)
 
 
+@pytest.mark.slow
 def test_exact_temperature_scaling_is_better_than_its_published_row(runs):
     assert mean_error(runs, TemperatureScaling()) < 4.88  # 4.11 over ten seeds
 
 
+@pytest.mark.slow
 def test_cagcn_is_near_its_published_row(runs):
     assert mean_error(runs, CaGCN()) == pytest.approx(4.01, abs=1.0)
 
 
+@pytest.mark.slow
 def test_gats_is_near_its_published_row(runs):
     assert mean_error(runs, GATS()) == pytest.approx(3.96, abs=1.0)

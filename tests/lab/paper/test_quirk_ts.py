@@ -53,6 +53,7 @@ def test_a_temperature_fitted_under_dropout_is_that_of_the_noisy_logits(out):
         BaseDropoutTS().fit(replace(out, model=None), out.graph.val_mask)
 
 
+@pytest.mark.slow
 def test_a_descent_that_stops_is_on_the_way_from_one_to_the_temperature_under_dropout(out):
     noisy = replace(out, model=Says(out.logits, 0.5 * out.logits))  # "noise" that only halves the logits
     on, y = out.graph.val_mask, out.graph.y[out.graph.val_mask]

@@ -30,6 +30,7 @@ def test_one_weight_or_two_and_a_start_from_zero_decay() -> None:
     assert rows[0]["confidence"] < rows[3]["confidence"]  # without decay the model is more confident
 
 
+@pytest.mark.slow_cases("zero-decay")
 @pytest.mark.parametrize("table", ["weights", "zero-decay"])
 def test_the_module_prints_its_tables(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reviewers, "graph_of", lambda *_: random_graph())

@@ -12,6 +12,7 @@ from graphcal.lab.tuning import sweep_decay, tune_decay
 QUICK = Training(hidden_channels=8, epochs=40, patience=None, dropout=0.0, weight_decay=5e-3)
 
 
+@pytest.mark.slow
 def test_pictures_show_the_curves(tmp_path) -> None:
     from matplotlib.figure import Figure
 

@@ -31,6 +31,7 @@ def test_wrong_predictions_are_the_models_own_numbers() -> None:
     assert all(row["changed"] == 0 for row in rows.values())
 
 
+@pytest.mark.slow
 def test_the_suite_shifts_at_test_time_only() -> None:
     data = random_graph()
     rows = out_of_distribution(data, training=QUICK, seeds=[0], shares=(0.0, 1.0), unknown=2, methods=FEW)

@@ -21,6 +21,7 @@ def found(tmp_path_factory):
     return data, folder, inductive(data, training=SHORT, seeds=[0, 1], methods=METHODS, folder=folder)
 
 
+@pytest.mark.slow
 def test_every_wave_and_every_way_has_a_row_per_method(found):
     _, _, rows = found
     assert len(rows) == 3 * (5 + 1 + 3 * 3)

@@ -69,6 +69,7 @@ def test_bad_input_is_named(graph):
         train(graph, "transformer")
 
 
+@pytest.mark.slow
 def test_a_real_graph_reproduces_the_published_accuracy():
     """Citeseer, CaGCN's recipe: published 71.71 (10 seeds)."""
     from graphcal.lab.datasets import load

@@ -32,6 +32,7 @@ def test_threads_come_back_after_an_error():
     assert torch.get_num_threads() == 3
 
 
+@pytest.mark.slow_cases("order-invariant")
 @pytest.mark.parametrize(
     "name", ["ts", "vs", "ms", "sms", "dirichlet", "scar", "ets", "platt", "rbs", "order-invariant"]
 )

@@ -105,6 +105,17 @@ def exhaustive_cv(x, y):
     return fit_softmax(x, y, centre, odir_ridge(C, best, n), precision=1e-15), best
 
 
+@pytest.mark.slow_cases(
+    "0.0-5-150-False",
+    "0.3-3-400-False",
+    "0.0-5-150-True",
+    "1.0-3-150-False",
+    "1.0-3-150-True",
+    "0.1-7-150-False",
+    "0.1-7-150-True",
+    "0.1-7-1500-False",
+    "0.1-7-1500-True",
+)
 @pytest.mark.parametrize("log_probs", [False, True])
 @pytest.mark.parametrize(
     ("mixing", "classes", "n"), [(0.0, 5, 150), (0.1, 7, 150), (0.1, 7, 1500), (0.3, 3, 400), (1.0, 3, 150)]

@@ -6,6 +6,8 @@ A preset may ask for a summary over all its graphs:
     metrics = ["nll", "ece"]            # the columns of the means
     tested = ["nll", "ece"]             # compared by the exact sign-change test over graphs, Holm over the rivals
     by = "labels"                       # an axis: one pair of tables for each of its values, and one for all
+    section = [{ title = "...", where = { ... } }]   # in place of ``by``: the rows of each pair of tables
+    together = [["cora", "cora_ml"]]    # graphs that depend on each other: one difference in the test
     part = "untouched"                  # graphs that are also compared by themselves: their name ...
     where = { dataset = ["cs"] }        # ... and which they are
 
@@ -34,6 +36,11 @@ def summary_blocks(table: Table) -> list[Block]:
     by = summary.get("by", "")
     values = list(dict.fromkeys(row.axis_values[by] for row in table.rows)) if by else []
     sections: list[tuple[str, Sequence[Row]]] = [("Over all graphs", table.rows)]
+    if "section" in summary:
+        sections = [
+            (s["title"], [row for row in table.rows if matches(s["where"], row.axis_values)])
+            for s in summary["section"]
+        ]
     if len(values) > 1:
         sections += [(f"{by} {value}", [row for row in table.rows if row.axis_values[by] == value]) for value in values]
     blocks: list[Block] = []
@@ -82,7 +89,7 @@ def _compared(table: Table, rows: Sequence[Row]) -> list[Block]:
     header, columns = [f"{table.preset.title_of(main_method)} minus", "graphs"], []
     for metric in summary["tested"]:
         cost = metric_of(metric).cost
-        p = holm([over_graphs(list(differences[m][metric].values())) for m in rivals])
+        p = holm([over_graphs(_independent(differences[m][metric], summary.get("together", ()))) for m in rivals])
         header += [metric_of(metric).title, "better / worse", "p"]
         column = []
         for m, chance in zip(rivals, p):
@@ -110,6 +117,15 @@ def _compared(table: Table, rows: Sequence[Row]) -> list[Block]:
         for k, m in enumerate(rivals)
     ]
     return [Grid(header, body)]
+
+
+def _independent(gaps: Mapping[str, float], together: Sequence[Sequence[str]]) -> list[float]:
+    """One difference for each graph, and one for the graphs of a group that depend on each other: their mean."""
+    group_of = {graph: group[0] for group in together for graph in group}
+    units: dict[str, list[float]] = {}
+    for graph, gap in gaps.items():
+        units.setdefault(group_of.get(graph, graph), []).append(gap)
+    return [fmean(values) for values in units.values()]
 
 
 def _counts(gaps: Mapping[str, float], metric: str) -> str:
@@ -311,16 +327,16 @@ def _beside_blocks(table: Table, metric: str) -> list[Block]:
 
 
 def _legend(table: Table) -> Paragraph:
-    pieces = [Text("Mean ± sd over runs.")]
+    pieces = [Text(f"{metric_of(table.preset.metric).heading}, mean ± sd over runs.")]
     if table.preset.kind == "table":
-        same_nodes = ": a paired test on the same nodes tells it apart from every other method in the row "
+        same_nodes = ": significantly different from every other method in the row by a paired test on the same nodes "
         pieces += [Text(" "), Text("Bold", "bold"), Text(f"{same_nodes}(Holm over all pairs, {LEVEL:.0%}); ")]
-        pieces += [Text("italic", "italic"), Text(": not told apart from the row's best.")]
+        pieces += [Text("italic", "italic"), Text(": not significantly different from the row's best.")]
     if table.preset.metric == "ece":
         floor = "the ECE expected of a perfectly calibrated model on these nodes"
         pieces.append(Text(f" floor: {floor}; excess: what is above it."))
     if any(entry.published for row in table.rows for entry in row.entries.values()):
-        differs = "Welch's test tells the two means apart (5%, as many runs on both sides)"
+        differs = "the two means differ by Welch's test (5%, as many runs on both sides)"
         pieces.append(Text(f" paper: the published value; ≠: {differs}. {agreement_words(table)}".rstrip()))
     return Paragraph(tuple(pieces))
 

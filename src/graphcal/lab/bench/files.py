@@ -156,15 +156,20 @@ def csv_of_seconds(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """A floating table with caption and label, in booktabs; bold as in the Markdown."""
+    """Floating tables with caption and label in booktabs, one per metric; bold as in the Markdown."""
+    preset = table.preset
+    return "\n".join(_latex(table, m) for m in (preset.metric, *preset.beside) if not m.startswith("all_"))
+
+
+def _latex(table: Table, metric: str) -> str:
     preset = table.preset
     head = [*(axis_title(axis) for axis in table.axes), *(preset.title_of(m) for m in table.methods)]
-    metric, legend = metric_of(preset.metric).heading, "Bold: the best of its row by a paired test."
+    heading, legend = metric_of(metric).heading, "Bold: the best of its row by a paired test."
     lines = [
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{_escaped(f'{preset.title}. {metric}, mean ± standard deviation over runs. {legend}')}}}",
-        rf"\label{{tab:{preset.name}}}",
+        rf"\caption{{{_escaped(f'{preset.title}. {heading}, mean ± standard deviation over runs. {legend}')}}}",
+        rf"\label{{tab:{preset.name}{'' if metric == preset.metric else f'-{metric}'}}}",
         rf"\begin{{tabular}}{{{'l' * len(table.axes)}{'r' * len(table.methods)}}}",
         r"\toprule",
         " & ".join(map(_escaped, head)) + r" \\",
@@ -177,8 +182,9 @@ def latex(table: Table) -> str:
             if entry is None or not entry.records:
                 cells.append("--" if entry is not None else "")
                 continue
-            text = entry.plus_minus(preset.metric).replace(" ± ", r"{\scriptsize $\pm$") + "}"
-            cells.append(rf"\textbf{{{text}}}" if entry.best else text)
+            text = entry.plus_minus(metric).replace(" ± ", r"{\scriptsize $\pm$") + "}"
+            best = entry.best if metric == preset.metric else entry.styles.get(metric) == "bold"
+            cells.append(rf"\textbf{{{text}}}" if best else text)
         lines.append(" & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]) + "\n"
 

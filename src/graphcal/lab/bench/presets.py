@@ -47,7 +47,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from graphcal.files import CELLS, RUNS, read_toml, reading
+from graphcal.files import CELLS, RUNS, file_errors, read_toml
 from graphcal.lab.bench import preset_files
 from graphcal.plugins import Names, announced, is_file_name, taken_out
 
@@ -182,12 +182,24 @@ def read_preset(name: str) -> Preset:
     path = Path(name)
     if path.stem in available:
         raise ValueError(f"{path} has the name of an installed preset, and would replace its tables: rename it")
-    with reading(path, "a sound preset"):
+    with file_errors(path, "a sound preset"):
         text = _merged(path)
         missing = [key for key in NEEDED if key not in text]
         if missing:
             raise ValueError(f"{path} lacks {', '.join(missing)}; a preset needs {', '.join(NEEDED)}")
-        return build_preset(path.stem, text)
+        return build_preset(path.stem, _with_defaults(text))
+
+
+def _with_defaults(text: Mapping[str, Any]) -> dict[str, Any]:
+    """A preset of one's own with the titles of calibrators, and NLL, ECE and accuracy side by side."""
+    from graphcal.methods import CALIBRATORS
+
+    named = text["methods"] if isinstance(text["methods"], list) else []
+    cards = {name: getattr(CALIBRATORS[name], "card", None) for name in named if name in CALIBRATORS}
+    titled = {name: {"title": card.title, "calibrator": name} for name, card in cards.items() if card}
+    metrics = ("nll", "ece", "accuracy") if text.get("kind", "table") == "table" else ()
+    beside = [metric for metric in metrics if metric != text.get("metric", "ece")]
+    return {"beside": beside, **text, "define": {**titled, **text.get("define", {})}}
 
 
 def build_preset(name: str, text: Mapping[str, Any]) -> Preset:

@@ -155,7 +155,7 @@ def _audit(file: Path, against: Path, console: Any) -> None:
 
 
 def _estimate(session: Session, workers: int, console: Any) -> None:
-    from graphcal.lab.bench.session import clock
+    from graphcal.lab.bench.session import clock, guess
     from graphcal.lab.bench.spec import jobs_of
 
     todo, left = session.todo(), session.seconds_left()
@@ -166,8 +166,9 @@ def _estimate(session: Session, workers: int, console: Any) -> None:
         f"{len(jobs_of(todo))} jobs with {len(new)} trainings."
     )
     _unavailable(session, console)
-    wall = "unknown (nothing is done yet to learn from)" if left is None else clock(left / workers)
-    console.print(f"Time on {workers} worker{'s' * (workers > 1)}: {wall}")
+    rough = " (a guess from the sizes of the graphs, better once a cell is finished)" if left is None else ""
+    wall = clock((guess(todo, session.store) if left is None else left) / workers)
+    console.print(f"Time on {workers} worker{'s' * (workers > 1)}: about {wall}{rough}")
 
 
 def _unavailable(session: Session, console: Any) -> None:

@@ -1,9 +1,10 @@
-"""``graphcal datasets``: what there is, and the card of one."""
+"""``graphcal datasets``: what there is, the card of one, and Debian releases from a package index."""
 
 from __future__ import annotations
 
 import json as json_format
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -17,15 +18,30 @@ if TYPE_CHECKING:
 
 def datasets(
     name: str | None = typer.Argument(
-        None, autocompletion=complete_dataset, help="A dataset: its card is printed. Without it, the list of all."
+        None,
+        autocompletion=complete_dataset,
+        help="A dataset: its card is printed. Without it, the list of all. `debian`: build a release from PACKAGES.",
     ),
+    packages: Path | None = typer.Argument(None, help="With `debian`: a Packages file of apt, plain, gz or xz."),
+    descriptions: Path | None = typer.Option(
+        None, metavar="FILE", help="With `debian`: Translation-en, the full descriptions."
+    ),
+    reference: str | None = typer.Option(
+        None, metavar="RELEASE", help="With `debian`: take vocabulary and classes from debian-NAME or FILE.npz."
+    ),
+    out: Path | None = typer.Option(None, metavar="FILE", help="With `debian`: the .npz file to write."),
     json: bool = typer.Option(False, "--json", metavar="", help="Print JSON instead of tables."),
 ) -> None:
-    """List datasets, or describe one.
+    """List datasets, describe one, or build a Debian release.
 
     graphcal datasets           # names, sizes, where they are
     graphcal datasets cora      # classes, homophily, sizes of every split
+    graphcal datasets debian Packages --descriptions Translation-en --reference debian-bookworm --out debian-trixie.npz
     """
+    if name == "debian":
+        return _build(packages, descriptions, reference, out)
+    if (packages, descriptions, reference, out) != (None, None, None, None):
+        raise ValueError("PACKAGES, --descriptions, --reference and --out go with `graphcal datasets debian`.")
     from graphcal.lab.datasets.cards import card, listing
 
     if name is None:
@@ -34,6 +50,24 @@ def datasets(
     else:
         dataset_card = card(name)
         typer.echo(json_format.dumps(dataset_card.as_dict())) if json else _show_card(dataset_card)
+
+
+def _build(packages: Path | None, descriptions: Path | None, reference: str | None, out: Path | None) -> None:
+    from graphcal.lab.datasets.debian import build_release, match_nodes, named_release, read_release, save_release
+
+    if packages is None or out is None or out.suffix != ".npz":
+        raise ValueError("Name the index and the file: graphcal datasets debian PACKAGES --out debian-NAME.npz")
+    old = None if reference is None else named_release(reference)
+    release = build_release(packages, descriptions, old)
+    save_release(out, release)
+    graph = read_release(out).graph  # the reader's checks
+    edges = f"{release.directed.shape[1]:,} dependencies, {graph.edge_index.shape[1]:,} directed edges"
+    typer.echo(f"{out}: {graph.num_nodes:,} packages, {edges}, {len(release.class_names)} classes")
+    if old is not None:
+        new = int((match_nodes(old, release) < 0).sum())
+        typer.echo(f"{new:,} packages are not in {reference}, {graph.num_nodes - new:,} are")
+    for note in release.notes:
+        typer.echo(note)
 
 
 def _show_list(rows: list[Listed]) -> None:

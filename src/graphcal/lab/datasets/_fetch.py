@@ -141,6 +141,8 @@ def download_of(name: str) -> Download:
         return Download((CORA_ML,), lambda files: read_benchmark(files[0]))
     if name in ("facebook_pages", "blogcatalog"):
         raise LookupError(f"{name} is published in a format that is not read here")
+    if name.startswith("debian-"):
+        raise LookupError(f"`graphcal datasets debian PACKAGES --out {name}.npz` builds it from a package index")
     if name.split("-")[0] in ("chameleon", "squirrel", "tolokers"):
         url = f"{HeterophilousGraphDataset.url}/{name.replace('-', '_')}.npz"
         return Download((url,), lambda files: read_heterophilous(files[0]))

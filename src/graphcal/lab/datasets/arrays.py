@@ -208,7 +208,13 @@ def check_edge_index(edge_index: np.ndarray, nodes: int, where: str | os.PathLik
 
 def save_npz(path: Path, graph: GraphArrays) -> None:
     """Write the layout above; the file appears whole or not at all."""
-    parts: dict[str, Any] = {
+    with atomic_file(path) as file:
+        np.savez_compressed(file, **npz_parts(graph))
+
+
+def npz_parts(graph: GraphArrays) -> dict[str, Any]:
+    """Arrays of the layout above, by key."""
+    return {
         "edge_index": graph.edge_index.astype(np.int32),
         "feat_data": graph.features.data.astype(np.float32),
         "feat_indices": graph.features.indices.astype(np.int32),
@@ -217,8 +223,6 @@ def save_npz(path: Path, graph: GraphArrays) -> None:
         "labels": graph.labels.astype(np.int16),
         **graph.splits,
     }
-    with atomic_file(path) as file:
-        np.savez_compressed(file, **parts)
 
 
 def digest(graph: GraphArrays) -> str:

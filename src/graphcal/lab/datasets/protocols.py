@@ -10,10 +10,14 @@ Published tables differ in their splits and cannot be compared across them, so a
     cagcn-clean  the same without the leaked test ids and without the repeats
     per-class    L labels in every class, 500 validation, all others test, seeded (after Shchur et al., arXiv:1811.05868)
     natural      the same number of labels drawn from all nodes alike: classes come with the shares they have in the graph
+    region       training as per-class; 500 validation nodes from one half of the others, the first that a breadth-first search
+                 from a random node meets; test is the other half
+    degree       the same with the better connected half
     gats         GATS (arXiv:2210.06391): three folds of 5 % of each class, validation is one and training the other two,
                  test is 85 % of what is left of each class; split = 3·(random split) + fold, 15 in all
     geom-gcn     the ten 48/32/20 splits of geom-gcn (arXiv:2002.05287), or of Platonov et al. for the filtered graphs
     linkx        50/25/25 at random, five splits (arXiv:2110.14446): its published lists
+    release      5,000 training (one of every class first) and 2,000 validation labels at random, all others test, seeded
     random       20/10/70 at random, one split shared by all runs, as GETS (arXiv:2410.09570) and WATS
 
 A rule is a function of a graph and a request. `PROTOCOLS` is the table: for each name the rule, the graphs it fits, how many
@@ -32,12 +36,15 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.sparse import csgraph
 
 from graphcal.lab.datasets.arrays import GraphArrays, check_ids, check_splits, require_arrays
-from graphcal.lab.datasets.catalog import NAMES
+from graphcal.lab.datasets.catalog import NAMES, listed_name
 from graphcal.plugins import choices
 
 RATES = (20, 40, 60)
+RELEASE_LABELS = (5000, 2000)  # training, validation
 
 
 @dataclass(frozen=True)
@@ -109,6 +116,37 @@ def per_class(graph: GraphArrays, request: Request) -> Split:
 def natural(graph: GraphArrays, request: Request) -> Split:
     order, count = _shuffled(graph, request), request.labels_per_class * graph.num_classes
     return _held_out(request, order[:count], order[count:], [])
+
+
+def region(graph: GraphArrays, request: Request) -> Split:
+    start = np.random.default_rng([request.seed, request.split, 2]).permutation(graph.num_nodes)
+    return _shifted(graph, request, _breadth_first(graph, start))
+
+
+def degree(graph: GraphArrays, request: Request) -> Split:
+    return _shifted(graph, request, -np.bincount(graph.edge_index[0], minlength=graph.num_nodes))
+
+
+def _shifted(graph: GraphArrays, request: Request, rank: np.ndarray) -> Split:
+    """Training as `per_class`; validation nodes are drawn from the half of the other nodes that comes first by ``rank``."""
+    split = per_class(graph, request)
+    rest = np.random.default_rng([request.seed, request.split, 3]).permutation(np.union1d(split.val, split.test))
+    rest = rest[np.argsort(rank[rest], kind="stable")]
+    first, other = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+    val = np.random.default_rng([request.seed, request.split, 4]).permutation(first)[:500]
+    return Split(split.train, np.sort(val), np.sort(other), split.notes)
+
+
+def _breadth_first(graph: GraphArrays, start: np.ndarray) -> np.ndarray:
+    """Rank of every node in breadth-first searches, each from the next node of ``start`` that no earlier one has met."""
+    n = graph.num_nodes
+    adjacency = sp.csr_matrix((np.ones(graph.edge_index.shape[1], np.int8), tuple(graph.edge_index)), shape=(n, n))
+    component = csgraph.connected_components(adjacency, directed=False)[1]
+    _, first = np.unique(component[start], return_index=True)
+    orders = [csgraph.breadth_first_order(adjacency, node, False, False) for node in start[np.sort(first)]]
+    rank = np.empty(n, dtype=np.int64)
+    rank[np.concatenate(orders)] = np.arange(n)
+    return rank
 
 
 def _shuffled(graph: GraphArrays, request: Request) -> np.ndarray:
@@ -192,6 +230,15 @@ def random(graph: GraphArrays, request: Request) -> Split:
     return _shares(graph, request, 0.20, 0.10)
 
 
+def release(graph: GraphArrays, request: Request) -> Split:
+    order, (a, b) = _shuffled(graph, request), RELEASE_LABELS
+    _, first = np.unique(graph.labels[order], return_index=True)
+    order = np.concatenate([order[first], np.delete(order, first)])  # every class is in training
+    if len(order) < 2 * (a + b):  # a small release keeps the shares
+        a, b = len(order) * a // (2 * (a + b)), len(order) * b // (2 * (a + b))
+    return Split(np.sort(order[:a]), np.sort(order[a : a + b]), np.sort(order[a + b :]))
+
+
 def stratified(labels: np.ndarray, rng: np.random.Generator) -> Split:
     """60/20/20 of the labelled nodes with every class in training: for graphs that come without a split.
 
@@ -222,6 +269,7 @@ class Protocol:
 _PLANETOID = ("cora", "citeseer", "pubmed")
 _WIKIPEDIA = ("chameleon", "squirrel", "chameleon-filtered", "squirrel-filtered")
 _CAGCN = (*_PLANETOID, "corafull")
+_DEBIAN = ("debian-bookworm",)  # and other releases: `catalog.listed_name`
 
 PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
     {
@@ -230,6 +278,8 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
         "cagcn-clean": Protocol(cagcn_clean, _CAGCN, 1, "CaGCN without leakage and repeats", RATES),
         "per-class": Protocol(per_class, tuple(NAMES), None, "L per class, 500 validation, rest test, seeded"),
         "natural": Protocol(natural, tuple(NAMES), None, "L · C labels at random, 500 validation, rest test, seeded"),
+        "region": Protocol(region, tuple(NAMES), None, "as per-class, validation from one half of the graph", rates=()),
+        "degree": Protocol(degree, tuple(NAMES), None, "as per-class, validation from well connected nodes", rates=()),
         "gats": Protocol(
             gats, tuple(NAMES), 15, "GATS, arXiv:2210.06391: 5 splits x 3 folds", rates=(), indicators=True
         ),
@@ -237,6 +287,9 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
             geom_gcn, (*_PLANETOID, *_WIKIPEDIA), 10, "ten 48/32/20 splits, arXiv:2002.05287", rates=()
         ),
         "linkx": Protocol(linkx, ("arxiv-year",), 5, "LINKX, arXiv:2110.14446: 50/25/25", rates=()),
+        "release": Protocol(
+            release, _DEBIAN, None, "5,000 training and 2,000 validation labels at random, seeded", rates=()
+        ),
         "random": Protocol(
             random, tuple(NAMES), None, "20/10/70 at random, as GETS, arXiv:2410.09570, and WATS", rates=()
         ),
@@ -246,7 +299,7 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
 
 def fitting(name: str) -> list[str]:
     """The protocols that fit a named graph."""
-    return [key for key, protocol in PROTOCOLS.items() if name in protocol.fits]
+    return [key for key, protocol in PROTOCOLS.items() if listed_name(name) in protocol.fits]
 
 
 def draw(protocol: str, graph: GraphArrays, request: Request) -> Split:
@@ -254,7 +307,7 @@ def draw(protocol: str, graph: GraphArrays, request: Request) -> Split:
     if protocol not in PROTOCOLS:
         raise ValueError(f"unknown protocol {protocol!r}; {choices(protocol, PROTOCOLS)}")
     rule = PROTOCOLS[protocol]
-    if request.name not in rule.fits:
+    if listed_name(request.name) not in rule.fits:
         raise ValueError(
             f"protocol {protocol!r} does not fit {request.name}; choose among {', '.join(fitting(request.name))}"
         )
