@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from graphcal.lab.bench.contents import sections_of, summary_blocks
-from graphcal.lab.bench.document import Grid, markdown
+from graphcal.lab.bench.document import Grid, Heading, markdown
 from graphcal.lab.bench.presets import build_preset
 from graphcal.lab.bench.records import Record
 from graphcal.lab.bench.tabulation import Entry, Row, Table
@@ -57,3 +57,18 @@ def test_differences_are_paired_and_a_graph_counts_once(two_graphs):
 def test_a_preset_without_summary_has_none(two_graphs):
     assert summary_blocks(replace(two_graphs, preset=replace(two_graphs.preset, summary={}))) == []
     assert summary_blocks(table([("x", "a", {}, {})])) == []
+
+
+def test_dependent_graphs_are_one_sign_and_sections_take_their_rows(two_graphs):
+    """Six graphs with one sign: p = 2 / 2^6; two of them together leave five signs: 2 / 2^5."""
+    six = table([("x", graph, {0: 0.4}, {0: 0.5}) for graph in "abcdef"] + [("y", "a", {0: 0.9}, {0: 0.1})])
+    section = [{"title": "Only x", "where": {"labels": "x"}}]
+    summary = {"metrics": ["nll"], "tested": ["nll"], "section": section}
+    for more, p in (({}, "0.031"), ({"together": [["a", "b"]]}, "0.062")):
+        blocks = summary_blocks(replace(six, preset=replace(six.preset, summary={**summary, **more})))
+        assert [block.words for block in blocks if isinstance(block, Heading)] == ["Only x"]
+        line = [
+            cell.words
+            for cell in next(block for block in blocks if isinstance(block, Grid) and "p" in block.header).body[0]
+        ]
+        assert line[2:] == ["-0.1000" + (" ✓" if p == "0.031" else ""), "6 / 0", p]

@@ -97,7 +97,6 @@ def test_a_row_goes_only_for_one_with_as_many_runs(tmp_path: Path) -> None:
     assert "    all\n" in (tmp_path / "results" / "small.md").read_text()
 
 
-<<<<<<< HEAD
 def test_pages_are_written_anew_from_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same page with its marks and how it was made; a column that the preset no longer has goes, its runs stay."""
     page = put(part(), tmp_path)
@@ -118,9 +117,7 @@ def test_the_page_says_its_commit(tmp_path: Path) -> None:
     assert head.returncode or f", commit {head.stdout.strip()}" in page
 
 
-=======
 @pytest.mark.slow
->>>>>>> main
 def test_an_archive_is_named_while_a_row_of_it_stands(tmp_path: Path) -> None:
     results = tmp_path / "results"
     put(part("backbone=gat"), results)

@@ -29,12 +29,12 @@ from torch_geometric.data import Data
 from graphcal.core import FinalLayer, Outputs
 from graphcal.files import write_atomically
 from graphcal.lab.bench.engines import Engine, JobResult, Tick
+from graphcal.lab.bench.expansion import recipe_class
 from graphcal.lab.bench.records import Record, Store, read_checked, with_checksum
 from graphcal.lab.bench.spec import Cell, Job, RunId, TrainingGroup, canonical
 from graphcal.lab.datasets import load
 from graphcal.lab.models import BACKBONES, ModelConfig, Replicas, TrainedGNN
 from graphcal.lab.training import Replica, Run, Training, train_replicas
-from graphcal.methods import CALIBRATORS
 from graphcal.metrics import Scores, reliability
 from graphcal.saving import installed_versions
 from graphcal.study import FittedRun, Study
@@ -165,7 +165,7 @@ def try_group(cell: Cell, group: TrainingGroup, models: Models, graph: Data) -> 
     """Fit the cell's calibrator on the validation nodes of one candidate; seconds are those of one core."""
     out = models.outputs[cell.run](graph)
     stop = {"val": graph.val_mask, "train": graph.train_mask, "none": None}[cell.stop]
-    recipe = CALIBRATORS[cell.calibrator](**cell.settings)
+    recipe = recipe_class(cell.calibrator)(**cell.settings)
     study = Study.of([out], {cell.calibrator: recipe}, on=graph.val_mask, stop=stop, clock=time.process_time)
     ((validation,),) = study.scores(graph.val_mask, cell.bins).values()
     return Tried(group, models.seconds, study, validation)
