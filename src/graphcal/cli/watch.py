@@ -10,7 +10,7 @@ import typer
 
 from graphcal.cli.alerts import print_windows
 from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, calibrator_in, column_names
-from graphcal.cli.console import plain_console, print_summary
+from graphcal.cli.console import plain_console, print_line, print_summary
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,7 +82,7 @@ def watch(
     else:
         _show(report)
         if report.status == "drifting" and edges is None and not table.layout.is_calibrated:
-            typer.echo(
+            print_line(
                 f"Note: {table.layout.scores[0]!r} is taken as served, that is calibrated. To calibrate it, run graphcal score."
             )
     raise typer.Exit(EXIT[report.status])

@@ -106,7 +106,8 @@ def make_cells(settings: SlotSettings, row: Mapping[str, Any], runs: int) -> Ite
         for run in together[: runs - first]:
             fields = _recipe_fields(settings.calibrator, given, groups[0], run[1])
             yield Cell(
-                groups, run, settings.calibrator, fields, settings.stop, settings.bins, row.get("fit_labels", 0), code
+                groups, run, settings.calibrator, fields, settings.stop, settings.bins, row.get("fit_labels", 0), code,
+                row.get("next", ""),
             )  # fmt: skip
 
 
