@@ -385,11 +385,13 @@ Remake: `python benchmarks/alerts.py --out results`. Every figure is of unlabell
 
 ## What each tool says about the {CAPACITY} highest rows
 
-Each table {TABLES} times ({EDGE_TABLES} with edges), with new labels. *Says* and *in truth*: mean precision of the {CAPACITY} rows
-that are sent. *Error*: mean distance of the two in points. *Interval holds*: tables in which the truth lies in the 95 % interval;
-*width* is its median, in points. *Promises {target}*: tables in which the tool names rows with at least this precision; *rows*:
-how many; *broken*: in how many of these tables it is lower. graphcal and MAPIE promise it with 95 % certainty; for the others it is the largest set that
-they expect to reach it. *Seconds*: processor time of one table, imports excluded.{left_out}
+Each table {TABLES} times ({EDGE_TABLES} with edges), with new labels.
+
+- *says*, *in truth*: mean precision of the {CAPACITY} rows that are sent; *error*: mean distance of the two in points;
+- *interval holds*: tables in which the truth lies in the 95 % interval; *width*: its median, in points;
+- *promises {target}*: tables in which the tool names rows with at least this precision; *rows*: how many; *broken*: in how many
+  of these tables it is lower. graphcal and MAPIE promise it with 95 % certainty; the others expect it;
+- *seconds*: processor time of one table, imports excluded.{left_out}
 {chr(10).join(comparison_lines(compared))}
 
 MAPIE and scikit-learn take labels as a random draw. graphcal compares labelled rows with the others first: where they were picked
