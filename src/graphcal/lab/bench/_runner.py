@@ -254,7 +254,9 @@ def compute(cell: Cell, models: Mapping[str, Models], graph: Data) -> tuple[Reco
     }
     kept = test.nonzero().flatten()
     if cell.serve:
+        started = time.process_time()
         result["served"] = _serve(cell, best, models[best.group.key], graph)
+        seconds["serve"] = time.process_time() - started
         kept = kept[:: max(1, len(kept) // STORED)]
     return Record(cell.to_dict(), result, seconds, installed_versions()), log_probs[kept], y[kept]
 
