@@ -15,8 +15,8 @@ import graphcal.results as results_module
 import graphcal.study as study
 from graphcal.calibrate_table import calibrate_files
 from graphcal.cli import app
+from graphcal.records import schema, validate
 from graphcal.reports import model_card
-from graphcal.schemas import schema, validate
 from graphcal.tables.reading import read_table
 
 FAST = ("ts", "vs", "ms", "histogram", "isotonic", "none")

@@ -5,6 +5,7 @@ A page marks a table with <!-- quote NAME --> and <!-- /quote -->. `QUOTES` name
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,8 +35,8 @@ def markdown(header: Sequence[str], align: str, body: Sequence[Sequence[str]]) -
 
 def blind(columns: Sequence[str], methods: Sequence[str] = ()) -> str:
     """Means over the graphs of the blind evaluation, balanced labels, rounded; `methods` and ours, or all."""
-    header, *body = tables(ROOT / "results" / "blind.md", "labels balanced")[0]
-    rows = {row[0]: dict(zip(header, row)) for row in body}
+    with (ROOT / "results" / "blind-summary.csv").open(encoding="utf-8") as file:
+        rows = {row["method"]: row for row in csv.DictReader(file) if row["section"] == "labels balanced"}
     shown = [*methods, *OURS] if methods else [method for method in rows if "labelled" not in method]
     cells = [[OURS.get(m, m), *(f"{float(rows[m][c]):.{DIGITS[c]}f}" for c in columns)] for m in shown]
     return markdown(["method", *columns], "l" + "r" * len(columns), cells)

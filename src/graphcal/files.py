@@ -274,6 +274,3 @@ def file_errors(path: str | os.PathLike[str], what: str = "", others: bool = Fal
         text = " ".join(text.split())[:300] or type(fault).__name__
         message = f"{name}: not {what} ({text})" if what else f"{name} cannot be read: {text}"
         raise ValueError(message) from fault
-
-
-reading = file_errors

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch_geometric.data import Data
 
+FOLDS = 5  # of the validation nodes, to choose a method
 Explanations = Callable[[str, Sequence[int]], Sequence[Mapping[str, Any] | None]]  # of a method's nodes
 
 
@@ -105,11 +105,7 @@ class MethodResult:
 
     def to_dict(self) -> dict[str, Any]:
         record = {
-            "title": self.title,
-            "recipe": self.recipe,
-            "fitted": self.fitted,
-            "fit_seconds": self.fit_seconds,
-            "apply_seconds": self.apply_seconds,
+            **{name: getattr(self, name) for name in ("title", "recipe", "fitted", "fit_seconds", "apply_seconds")},
             **self.measurement.to_dict(),
             "decision": None if self.backtest is None else self.backtest.to_dict(),
         }
@@ -254,18 +250,13 @@ def results_of(
 
 def method_result(study: Study, name: str, measurement: Measurement, explain: Explanations | None) -> MethodResult:
     """The measurement of one method, with its backtest and the nodes that it changed most."""
-    graph, recipe, runs = study.graph, study.recipes[name], study.fitted[name]
+    graph = study.graph
     nodes = [int(one.node) for one in measurement.changed]
     reasons = [None] * len(nodes) if explain is None or not nodes else explain(name, nodes)
-    card = getattr(recipe, "card", None)
     return MethodResult(
-        title=name if card is None else card.title,
-        recipe=repr(recipe),
-        fitted=repr(runs[-1].calibration),
-        fit_seconds=median(one.fit_seconds for one in runs),
-        apply_seconds=median(one.apply_seconds for one in runs),
+        **study.about(name),
         measurement=measurement,
-        backtest=backtest(runs[0].log_probs, graph.y, graph.test_mask),
+        backtest=backtest(study.log_probs(name)[0], graph.y, graph.test_mask),
         changed=tuple(named_change(graph, one, reason) for one, reason in zip(measurement.changed, reasons)),
     )
 
@@ -281,7 +272,7 @@ def named_change(graph: Data, node: ChangedNode, explanation: Mapping[str, Any] 
     )
 
 
-def choose_method(study: Study, named: Sequence[str], folds: int = 5) -> Choice:
+def choose_method(study: Study, named: Sequence[str]) -> Choice:
     """Choose the calibrator with the lowest cross-validated NLL on validation nodes of the first run.
 
     A calibrator that keeps predictions is preferred when it is within one standard error of the best. Where exactly one
@@ -289,7 +280,7 @@ def choose_method(study: Study, named: Sequence[str], folds: int = 5) -> Choice:
     """
     out, on = study.outputs[0], study.graph.val_mask
     y = out.graph.y[on]
-    parts = kfold(len(y), min(folds, len(y)), torch.Generator().manual_seed(0))
+    parts = kfold(len(y), min(FOLDS, len(y)), torch.Generator().manual_seed(0))
     log_probs = {name: held_out(out, recipe, on, parts) for name, recipe in study.recipes.items()}
     loss = {name: -lp.double().gather(1, y[:, None]).squeeze(1) for name, lp in log_probs.items()}
     mean = {name: float(values.mean()) for name, values in loss.items()}

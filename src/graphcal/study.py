@@ -71,7 +71,7 @@ class Study:
     >>> [s.nodes for s in study.scores(data.test_mask)["ts"]], study.log_probs("ts")[0].shape  # per run
     ([289, 289], torch.Size([500, 5]))
     >>> later = study.carried_to(runs)  # the same calibrations, on a graph that has changed
-    >>> study.to_dict(measured)["ts"]["title"]  # for results.json
+    >>> study.about("ts")["title"]  # for results.json
     'Temperature scaling'
     """
 
@@ -147,11 +147,8 @@ class Study:
             for name in self.recipes
         }
 
-    def to_dict(self, measured: Mapping[str, Measurement]) -> dict[str, Any]:
-        """The methods of a results record: each measurement, what was fitted, and how long that took."""
-        return {name: {**self._about(name), **measurement.to_dict()} for name, measurement in measured.items()}
-
-    def _about(self, name: str) -> dict[str, Any]:
+    def about(self, name: str) -> dict[str, Any]:
+        """Title of a recipe, what was fitted, and how long that took: the start of `graphcal.results.MethodResult`."""
         recipe, runs = self.recipes[name], self.fitted[name]
         card = getattr(recipe, "card", None)
         return {

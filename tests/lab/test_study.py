@@ -88,12 +88,13 @@ def test_numbers_are_those_of_fitting_by_hand(study: Study, data: Data) -> None:
 
 
 def test_a_record_is_plain_and_says_what_was_fitted(study: Study, data: Data) -> None:
-    record = json.loads(json.dumps(study.to_dict(study.measure(data.test_mask)), allow_nan=False))
-    assert list(record) == list(RECIPES)
-    assert record["ts"]["title"] == TemperatureScaling.card.title
-    assert record["ts"]["recipe"] == repr(TemperatureScaling())
-    assert record["ts"]["fit_seconds"] >= 0
-    assert len(record["ts"]["ece"]["values"]) == 2
+    measured = study.measure(data.test_mask)
+    assert list(measured) == list(RECIPES)
+    record = json.loads(json.dumps({**study.about("ts"), **measured["ts"].to_dict()}, allow_nan=False))
+    assert record["title"] == TemperatureScaling.card.title
+    assert record["recipe"] == repr(TemperatureScaling())
+    assert record["fit_seconds"] >= 0
+    assert len(record["ece"]["values"]) == 2
 
 
 def test_calibrations_are_carried_to_a_changed_graph(study: Study, data: Data) -> None:

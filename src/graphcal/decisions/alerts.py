@@ -10,7 +10,8 @@ The labelled positives are a random draw of all T positives, so with e_a of e ab
 
 Equal chances in groups.  Rows with the same inclusion probability π are a random draw of their group: an interval per group at a
 share of the risk, added. "Reviewed if score > t, plus 2 % at random" is such a design. Other known π >= 0.05, independent draws:
-the weighted bounds of `bounds`.
+the weighted bounds of `bounds`, and the exact interval from labels thinned to equal chances (each kept with min π / π_i), at half
+of the risk each; the narrower end counts.
 
 Closing.  Rows are closed from the lowest score up. "More than a share β of the positives is closed" is tested for growing sets,
 in this fixed order, until the first test fails (fixed-sequence testing, arXiv:2110.01052). Precision is promised in the same way
@@ -24,13 +25,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from graphcal.decisions.bounds import (
     LEAST_INCLUSION,
+    MOST_GROUPS,
     Array,
     fewest_errors,
     fewest_weighted,
@@ -41,7 +42,6 @@ from graphcal.decisions.bounds import (
     realised_certified,
 )
 
-MOST_GROUPS = 4  # of equal inclusion probability that are bounded one by one
 SHRINK = 20  # labels at which the correction of an estimate counts half
 STEPS = 100  # sets that a walk tests
 STARTS = (1.5, 4.0, 12.0)  # of the walk for precision: expected labels, in multiples of the smallest useful number
@@ -54,9 +54,6 @@ class Estimate:
     value: float
     low: float | None = None
     high: float | None = None
-
-    def to_dict(self) -> dict[str, float | None]:
-        return asdict(self)
 
     def text(self) -> str:
         """As percentages: "58 % (51 to 65)"."""
@@ -102,10 +99,6 @@ class AlertThreshold:
     cost: float | None = None
     marks: tuple[str, ...] = ()  # why the row is shown: capacity, lowest cost, precision 50 %
 
-    def to_dict(self) -> dict[str, Any]:
-        inner = {"precision": self.precision.to_dict(), "recall": self.recall.to_dict(), "marks": list(self.marks)}
-        return {**asdict(self), **inner}
-
 
 @dataclass(frozen=True)
 class Closing:
@@ -118,9 +111,6 @@ class Closing:
     positives_needed: int  # labelled ones, without which nothing can be closed
     labels_missing: int  # random labels that would bring them, about
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class PrecisionPromise:
@@ -129,12 +119,7 @@ class PrecisionPromise:
     precision: float
     certainty: float
     rows: int
-    labels_missing: (
-        int  # random labels above the cut for a promise about the rows that are expected to qualify; 0 where kept
-    )
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    labels_missing: int  # random labels above the cut for the rows that are expected to qualify; 0 where kept
 
 
 class LabelSample:
@@ -167,7 +152,7 @@ class LabelSample:
         if inclusion is not None and labelled[np.asarray(inclusion) >= 1].all():
             inside = np.asarray(inclusion) < 1  # rows that are all labelled tell nothing about the others
         rows = np.flatnonzero(inside)
-        ties = np.random.default_rng(seed).random(len(rows))  # no label decides between equal scores
+        ties, self.coin = np.random.default_rng(seed).random((2, len(rows)))  # no label decides between equal scores
         self.order = rows[np.lexsort((ties, -score[rows]))]
         self.certainty = certainty
         self.prob = np.asarray(prob, dtype=np.float64)[self.order]
@@ -236,18 +221,21 @@ class LabelSample:
         return low, high
 
     def _weighted(self, start: Array, end: Array, risk: float) -> tuple[Array, Array] | None:
+        """Two intervals at half of the risk: by all labelled positives, weighted, and by labels thinned to equal chances."""
         assert self.inclusion is not None
         low, high = np.zeros(len(end)), np.zeros(len(end))
         for j, (a, b) in enumerate(zip(start, end)):
-            pi = self.inclusion[a:b]
+            pi, hits = self.inclusion[a:b], self.positive[a:b]
             if not len(pi):
                 continue
             if pi.min() < LEAST_INCLUSION:
                 return None
-            drawn, seen = pi[self.positive[a:b]], int(self.positive[a:b].sum())
-            most = int((~self.labelled[a:b]).sum())
-            high[j] = np.clip(most_weighted(drawn, pi.min(), b - a, risk / 2) - seen, 0, most)
-            low[j] = np.clip(fewest_weighted(drawn, pi.min(), b - a, risk / 2) - seen, 0, most)
+            kept = self.labelled[a:b] & (self.coin[a:b] < pi.min() / pi)
+            e, K, k = (np.array([int(n)]) for n in ((hits & kept).sum(), len(pi), kept.sum()))
+            given = (pi[hits], float(pi.min()), len(pi), risk / 4, float(pi.mean()))
+            most, seen = int((~self.labelled[a:b]).sum()), int(hits.sum())
+            high[j] = np.clip(min(most_weighted(*given), int(most_errors(e, K, k, risk / 4)[0])) - seen, 0, most)
+            low[j] = np.clip(max(fewest_weighted(*given), int(fewest_errors(e, K, k, risk / 4)[0])) - seen, 0, most)
         return low, high
 
     # Precision and recall

@@ -4,14 +4,17 @@ Realised errors.  K nodes, E of them wrong; k drawn at random without replacemen
     e ~ Hypergeometric(K, E, k),        U = max{E : P(Hyp(K, E, k) <= e) > δ}
 holds E <= U with certainty 1 - δ. The only randomness is the draw: graph, model and labels are fixed.
 
+Random arm.  Of the K nodes, o more were labelled for other reasons, w of those wrong: U - e - w bounds the rest of the errors.
+
 Future nodes.  The k nodes are independent draws from a source in which a share ρ is wrong (Clopper & Pearson 1934):
     ρ <= Beta⁻¹(1 - δ; e + 1, k - e)   with certainty 1 - δ.
 
 Known inclusion probabilities.  Rows were drawn independently of each other, row i with probability π_i. Over the E errors of a
 set that was fixed without these labels, for any κ < min π of the set,
     Π_i E[exp(-λ_i I_i)] = (1 - κ)^E,        λ_i = -ln(1 - κ / π_i)
-so M(E) = exp(-T) / (1 - κ)^E, T = Σ λ_i over labelled errors, has mean 1 at the true E, and so has its average over several κ:
-E is at most the largest number with average M < 1/δ (Markov). With κ < 0 the same inequality bounds E from below.
+so M(E) = exp(-T) / (1 - κ)^E, T = Σ λ_i over labelled errors, has mean 1 at the true E: E is at most the largest number with
+M < 1/δ (Markov). With κ < 0 the same inequality bounds E from below. Each E is tested with a κ of its own, which no label
+chooses.
 
 Sequential test.  "At most a share r is wrong" against labels that come one by one; it may be looked at after every label
 (anytime-valid). With x_t = 1 for an error, the e-value after n labels averages likelihood ratios over alternatives q > r,
@@ -26,7 +29,6 @@ independent; by simulation the test then refutes a true promise less often still
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,7 +38,7 @@ from scipy.special import bdtr, bdtrik, betainc, betaincinv, betaln, gammaln
 Array = NDArray[Any]
 TINY = 1e-12  # slack for sums of logarithms
 LEAST_INCLUSION = 0.05  # below a weighted bound says nothing
-KAPPAS = (0.01, 0.03, 0.1, 0.3, 0.6, 0.9)  # shares of min π
+MOST_GROUPS = 4  # of equal inclusion probability that are bounded one by one
 
 
 def log_choose(n: Array, k: Array) -> Array:
@@ -99,20 +101,23 @@ def share_interval(hits: int, trials: int, certainty: float) -> tuple[float, flo
     return low, high
 
 
-def realised_certified(e: Array, K: Array, k: Array, max_error: float, risk: float) -> Array:
+def realised_certified(
+    e: Array, K: Array, k: Array, max_error: float, risk: float, others: Array | int = 0, others_wrong: Array | int = 0
+) -> Array:
     """Test U - e <= r (K - k): at most a share r of the K - k nodes that were not drawn is wrong, at level ``risk``.
 
-    U - e is above the limit exactly when e + floor(r (K - k)) + 1 wrong nodes are plausible: one cdf, no search.
+    U - e is above the limit exactly when e + floor(r (K - k)) + 1 wrong nodes are plausible: one cdf, no search. ``others`` of
+    the K nodes were labelled, but not drawn at random; they and their errors are taken off.
     """
-    allowed = np.floor(max_error * (K - k) + 1e-9).astype(np.int64)
-    E = e + allowed + 1
-    possible = K - (k - e) >= E  # else even all of the others being wrong is allowed
+    rest = K - k - others
+    E = e + others_wrong + np.floor(max_error * rest + 1e-9).astype(np.int64) + 1
+    possible = rest >= E - e - others_wrong  # else even all of the rest being wrong is allowed
     hopeless = e * K >= E * k  # more errors seen than such a set would show on average: not evidence against it
     test = possible & ~hopeless & (k > 0)
     certified = ~possible
     if test.any():
         certified[test] = hypergeometric_cdf(e[test], K[test], E[test], k[test]) <= risk + TINY
-    return np.asarray(certified & (k < K))
+    return np.asarray(certified & (rest > 0))
 
 
 def future_certified(e: Array, k: Array, max_error: float, risk: float) -> Array:
@@ -155,35 +160,40 @@ def check_inclusion(inclusion: Any, rows: int) -> Array:
     return chance
 
 
-def most_weighted(drawn: Array, least: float, rows: int, risk: float) -> int:
+def most_weighted(drawn: Array, least: float, rows: int, risk: float, typical: float | None = None) -> int:
     """Upper bound of the errors among ``rows`` rows, from the inclusion probabilities of the labelled errors (n,).
 
-    ``least`` is the smallest inclusion probability of the rows.
+    ``least`` is the smallest inclusion probability of the rows, ``typical`` an average one, which sharpens the bound.
     """
-    kappa = np.array(KAPPAS) * least
-    log_m = np.log1p(-kappa[:, None] / drawn[None, :]).sum(axis=1)  # -T for each κ
-    return _last(lambda E: _log_mean(log_m - E * np.log1p(-kappa)) < -math.log(risk), len(drawn), rows)
+    first, last, middle, pi = _tested(rows, least if typical is None else typical)
+    drawn_there = np.maximum(middle * pi - np.sqrt(-2 * math.log(risk) * middle * pi * (1 - pi)), 0)
+    kappa = np.clip((middle * pi - drawn_there) / (middle - drawn_there), 1e-9, 0.95 * least)
+    log_m = np.log1p(-kappa[:, None] / drawn).sum(axis=1)  # -T
+    most = np.floor((-log_m - math.log(risk)) / -np.log1p(-kappa) + 1e-9)
+    some = np.flatnonzero(most >= first)[-1]  # E = 0 is never refuted
+    return max(int(min(most[some], last[some])), len(drawn))
 
 
-def fewest_weighted(drawn: Array, least: float, rows: int, risk: float) -> int:
+def fewest_weighted(drawn: Array, least: float, rows: int, risk: float, typical: float | None = None) -> int:
     """Lower bound of the errors among ``rows`` rows."""
-    kappa = np.array(KAPPAS) * least
-    log_m = np.log1p(kappa[:, None] / drawn[None, :]).sum(axis=1)
-    first = _last(lambda E: _log_mean(log_m - E * np.log1p(kappa)) >= -math.log(risk), len(drawn) - 1, rows)
-    return min(first + 1, rows)
+    first, last, middle, pi = _tested(rows, least if typical is None else typical)
+    drawn_there = middle * pi + np.sqrt(-2 * math.log(risk) * middle * pi * (1 - pi)) - math.log(risk) / 3
+    drawn_there = np.minimum(drawn_there, 0.99 * middle)
+    kappa = np.maximum((drawn_there - middle * pi) / (middle - drawn_there), 1e-9)
+    log_m = np.log1p(kappa[:, None] / drawn).sum(axis=1)
+    fewest = np.maximum(np.floor((log_m + math.log(risk)) / np.log1p(kappa) + 1e-9) + 1, first)
+    return int(max(fewest[fewest <= last].min(initial=rows), len(drawn)))
 
 
-def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The largest number in low..high up to which ``holds``, which is true from low on and then false; low where it never is."""
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle - 1)
-    return low
+def _tested(rows: int, pi: float) -> tuple[Array, Array, Array, float]:
+    """Numbers 0..rows of errors in ranges that are tested with the same κ: first, last and middle of each; and π below 1.
 
-
-def _log_mean(logs: Array) -> float:
-    top = float(logs.max())
-    return top + math.log(float(np.exp(logs - top).mean()))
+    κ is best for the number of labelled errors that just refutes the middle one.
+    """
+    first = np.unique(np.ceil(2 ** np.arange(0, math.log2(rows + 1), 0.5)).astype(np.int64))
+    first = np.concatenate([[0], first[first <= rows]])
+    last = np.append(first[1:] - 1, rows)
+    return first, last, np.sqrt(np.maximum(first, 1) * np.maximum(last, 1)), min(pi, 0.98)
 
 
 def log_e_value(wrong: Array, max_error: float) -> Array:

@@ -58,7 +58,7 @@ class Count:
     name: str = ""
 
     def __str__(self) -> str:
-        return f"{self.expected:.1f} ({self.low} to {self.high})"
+        return f"{self.expected:,.{1 if self.expected < 100 else 0}f} ({self.low:,} to {self.high:,})"
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -356,7 +356,8 @@ def grouped(calibration: Calibration, out: Outputs, by: Any) -> tuple[sp.csr_mat
     if isinstance(by, str) and by == "community":
         if out.graph.get("edge_index") is None:
             raise ValueError("by='community' needs edges, but the graph has none. Pass a column.")
-        values = np.asarray(structure(out.graph).hierarchies[COMMUNITY])
+        number = np.asarray(structure(out.graph).hierarchies[COMMUNITY])
+        values = np.array([f"community {k}" for k in range(int(number.max()) + 1)])[number]
     elif isinstance(by, str) and by == "prediction":
         with torch.no_grad():
             pred = calibration(out).argmax(1).numpy()

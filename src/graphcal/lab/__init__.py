@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from graphcal.lab.explanation import explain
     from graphcal.lab.models import BACKBONES
     from graphcal.lab.pipeline import run
-    from graphcal.lab.training import NeighborSampler, Run, Training, cross_fit, param_groups, train
+    from graphcal.lab.training import NeighborSampler, Run, Training, cross_fit, param_groups, retrain, train
     from graphcal.lab.tuning import tune_decay
 
 _WHERE = {
@@ -26,6 +26,7 @@ _WHERE = {
     "load": "datasets",
     "param_groups": "training",
     "read": "datasets",
+    "retrain": "training",
     "run": "pipeline",
     "synthetic": "datasets",
     "train": "training",
@@ -43,6 +44,7 @@ __all__ = [
     "load",
     "param_groups",
     "read",
+    "retrain",
     "run",
     "synthetic",
     "train",

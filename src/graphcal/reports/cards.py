@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from graphcal.files import reading
+from graphcal.files import file_errors
 from graphcal.metrics.names import METRICS
 from graphcal.records import checked, read_results, results_file
 from graphcal.reports import wording
@@ -25,7 +25,7 @@ def model_card(results: dict[str, Any] | str | Path) -> str:
         return _card(checked(results, "results"))
     path = results_file(results)
     record = read_results(path)
-    with reading(path, "results of which a model card can be made"):
+    with file_errors(path, "results of which a model card can be made"):
         return _card(record)
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from jinja2 import Environment, FunctionLoader, select_autoescape
 
-from graphcal.files import reading, write_atomically
+from graphcal.files import file_errors, write_atomically
 from graphcal.metrics.comparison import holm
 from graphcal.metrics.floor import LabelLimit
 from graphcal.metrics.names import METRICS, Metric
@@ -373,5 +373,5 @@ def report(*results: Any) -> ReportPage:
     paths = [str(results_file(r)) for r in results if isinstance(r, str | Path)]
     if not paths:
         return ReportPage(build(combine(records)))
-    with reading(", ".join(paths), "results that can be shown"):
+    with file_errors(", ".join(paths), "results that can be shown"):
         return ReportPage(build(combine(records)))

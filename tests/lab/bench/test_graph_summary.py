@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from graphcal.lab.bench.contents import summary_blocks
+from graphcal.lab.bench.contents import sections_of, summary_blocks
 from graphcal.lab.bench.document import Grid, Heading, markdown
 from graphcal.lab.bench.presets import build_preset
 from graphcal.lab.bench.records import Record
@@ -29,7 +29,7 @@ def table(rows: list[tuple[str, str, dict[int, float], dict[int, float]]]) -> Ta
         Row({"labels": labels, "dataset": graph}, {"ours": entry(a), "theirs": entry(b)})
         for labels, graph, a, b in rows
     ]
-    return Table(build_preset("small", PRESET), tuple(made), None)
+    return Table(build_preset("small", PRESET), tuple(made))
 
 
 @pytest.fixture
@@ -45,9 +45,8 @@ def two_graphs() -> Table:
 
 def test_differences_are_paired_and_a_graph_counts_once(two_graphs):
     blocks = summary_blocks(two_graphs)
-    titles = [block.words for block in blocks if isinstance(block, Heading)]
-    assert titles == ["Over all graphs", "labels x", "labels y"]
-    means, compared = [block for block in blocks if isinstance(block, Grid)][:2]
+    assert [title for title, _ in sections_of(two_graphs)] == ["Over all graphs", "labels x", "labels y"]
+    means, compared = [block for block in blocks if isinstance(block, Grid)]
     assert [cell.words for cell in means.body[0]] == ["ours", "2", "0.4250"]  # a: (0.6 + 0.3) / 2, b: 0.4
     line = [cell.words for cell in compared.body[0]]
     assert line[:4] == ["theirs", "2", "-0.0250", "1 / 1"]  # a: (-0.1 - 0.2) / 2, b: +0.1
@@ -58,3 +57,18 @@ def test_differences_are_paired_and_a_graph_counts_once(two_graphs):
 def test_a_preset_without_summary_has_none(two_graphs):
     assert summary_blocks(replace(two_graphs, preset=replace(two_graphs.preset, summary={}))) == []
     assert summary_blocks(table([("x", "a", {}, {})])) == []
+
+
+def test_dependent_graphs_are_one_sign_and_sections_take_their_rows(two_graphs):
+    """Six graphs with one sign: p = 2 / 2^6; two of them together leave five signs: 2 / 2^5."""
+    six = table([("x", graph, {0: 0.4}, {0: 0.5}) for graph in "abcdef"] + [("y", "a", {0: 0.9}, {0: 0.1})])
+    section = [{"title": "Only x", "where": {"labels": "x"}}]
+    summary = {"metrics": ["nll"], "tested": ["nll"], "section": section}
+    for more, p in (({}, "0.031"), ({"together": [["a", "b"]]}, "0.062")):
+        blocks = summary_blocks(replace(six, preset=replace(six.preset, summary={**summary, **more})))
+        assert [block.words for block in blocks if isinstance(block, Heading)] == ["Only x"]
+        line = [
+            cell.words
+            for cell in next(block for block in blocks if isinstance(block, Grid) and "p" in block.header).body[0]
+        ]
+        assert line[2:] == ["-0.1000" + (" ✓" if p == "0.031" else ""), "6 / 0", p]

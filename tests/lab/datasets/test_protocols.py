@@ -197,3 +197,23 @@ def test_validation_and_test_nodes_of_per_class_are_alike() -> None:
         expected += float((rare & rest).sum() / rest.sum() * data.val_mask.sum())
         seen += float((rare & data.val_mask).sum())
     assert abs(seen - expected) < 4 * expected**0.5  # 20 draws without replacement: below Poisson's spread
+
+
+@pytest.mark.parametrize("protocol", ["region", "degree"])
+def test_shifted_validation_nodes_come_from_the_half_that_is_not_tested(protocol):
+    graph = find("citeseer")[0]
+    split = draw(protocol, graph, Request("citeseer", 20, 1))
+    labelled = int(graph.labelled.sum())
+    assert (len(split.train), len(split.val)) == (120, 500)
+    assert len(split.test) == -(-(labelled - 120) // 2)
+    assert not set(split.val) & set(split.test)
+    assert not set(split.train) & (set(split.val) | set(split.test))
+    degree = np.bincount(graph.edge_index[0], minlength=graph.num_nodes)
+    inside = np.isin(graph.edge_index, split.test)
+    across = (inside[0] != inside[1]).mean()
+    if protocol == "degree":
+        assert degree[split.val].min() >= degree[split.test].max()
+    else:  # two halves of a search are hardly connected: at random half of the edges run between them
+        assert across < 0.25
+    again = draw(protocol, graph, Request("citeseer", 20, 2))
+    assert not np.array_equal(again.val, split.val)

@@ -22,7 +22,7 @@ from graphcal.files import RUNS, sha256_of
 from graphcal.lab.bench.presets import Preset, matches
 from graphcal.lab.bench.spec import Cell, RunId, TrainingGroup
 from graphcal.lab.datasets.protocols import PROTOCOLS
-from graphcal.lab.training import Training, published
+from graphcal.lab.training import Retraining, Training, published
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics.bins import BINS
 from graphcal.plugins import is_file_name
@@ -48,6 +48,7 @@ class SlotSettings:
     settings: Mapping[str, Any] = field(default_factory=dict)  # fields of the calibrator's recipe
     search: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # fields of `Training`: values to choose among
     bind: Mapping[str, str] = field(default_factory=dict)  # axis -> TABLE.FIELD that takes its value
+    runs: int = RUNS  # at most; fewer for a method that takes long
 
 
 FIELDS = dataclasses.fields(SlotSettings)
@@ -97,14 +98,16 @@ def make_cells(settings: SlotSettings, row: Mapping[str, Any], runs: int) -> Ite
     wanted = settings.search  # none: one candidate, nothing to choose
     candidates = [dict(zip(wanted, values)) for values in itertools.product(*wanted.values())]
     given = {**_published_weights(settings, row), **settings.settings}
+    runs = min(runs, settings.runs)
     code = _code_hash(settings.calibrator)
     for first in range(0, runs, settings.block):
         together = tuple(run_id(number, settings) for number in range(first, first + settings.block))
         groups = tuple(_group(settings, row, searched, together) for searched in candidates)
         for run in together[: runs - first]:
-            fields = _recipe_fields(settings.calibrator, given, run[1])
+            fields = _recipe_fields(settings.calibrator, given, groups[0], run[1])
             yield Cell(
-                groups, run, settings.calibrator, fields, settings.stop, settings.bins, row.get("fit_labels", 0), code
+                groups, run, settings.calibrator, fields, settings.stop, settings.bins, row.get("fit_labels", 0), code,
+                row.get("next", ""),
             )  # fmt: skip
 
 
@@ -149,23 +152,38 @@ def _published_weights(settings: SlotSettings, row: Mapping[str, Any]) -> dict[s
     return dict(weights)
 
 
+ADDED_LATER = ("sets",)  # fields of recipes; left out where they say nothing, so that cells keep their keys
+
+
+def recipe_class(name: str) -> Any:
+    """The frozen dataclass of a calibrator, or of ``retraining``."""
+    return Retraining if name == "retraining" else CALIBRATORS[name]
+
+
 def _code_hash(calibrator: str) -> str:
     """SHA-256 of the file of a calibrator "file.py:Class": another text is another cell. "" for other names."""
-    CALIBRATORS[calibrator]  # refuses what is not there
+    recipe_class(calibrator)  # refuses what is not there
     return sha256_of(calibrator.partition(":")[0]) if is_file_name(calibrator) else ""
 
 
-def _recipe_fields(name: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def _recipe_fields(name: str, settings: Mapping[str, Any], group: TrainingGroup, seed: int) -> dict[str, Any]:
     """Every field of the recipe. One that draws random numbers takes the run's seed, unless the preset gives another."""
-    cls: Any = CALIBRATORS[name]  # a frozen dataclass
+    cls = recipe_class(name)
     fields = {f.name for f in dataclasses.fields(cls)}
     unknown = set(settings) - fields
     if unknown:
         raise ValueError(
             f"calibrator {name!r} has no setting {', '.join(sorted(unknown))}; it has {', '.join(sorted(fields))}"
         )
-    seeded = {"seed": seed} if "seed" in fields else {}
-    return dataclasses.asdict(cls(**{**seeded, **settings}))
+    from_run = {
+        "seed": seed,
+        "backbone": group.backbone,
+        "architecture": group.architecture,
+        "training": group.training,
+    }
+    from_run = {key: value for key, value in from_run.items() if key == "seed" or cls is Retraining}
+    whole = dataclasses.asdict(cls(**{**{k: v for k, v in from_run.items() if k in fields}, **settings}))
+    return {key: value for key, value in whole.items() if value or key not in ADDED_LATER}
 
 
 @dataclass(frozen=True)

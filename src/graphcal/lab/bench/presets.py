@@ -3,7 +3,8 @@
     extends    another file, beside this one or installed: tables are merged, rules appended, the rest is replaced
     axes       what is varied: dataset, labels_per_class, backbone, and any name a method binds to a setting
     methods    the columns: names under ``define``, or of calibrators ("file.py:Class" for one in a file of your own);
-               "all" for every calibrator of this library
+               "all" for every calibrator of this library, "plugins" for
+               those of other installed packages
     define     a method: training overrides + recipe
     set        rules {where, ...} applied in order to the slots they match: settings published for one dataset, say
     published  what a paper printed, mean and sd, and ``remark`` on it (`graphcal.lab.bench.presets`)
@@ -47,7 +48,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from graphcal.files import CELLS, RUNS, read_toml, reading
+from graphcal.files import CELLS, RUNS, file_errors, read_toml
 from graphcal.lab.bench import preset_files
 from graphcal.plugins import Names, announced, is_file_name, taken_out
 
@@ -182,7 +183,7 @@ def read_preset(name: str) -> Preset:
     path = Path(name)
     if path.stem in available:
         raise ValueError(f"{path} has the name of an installed preset, and would replace its tables: rename it")
-    with reading(path, "a sound preset"):
+    with file_errors(path, "a sound preset"):
         text = _merged(path)
         missing = [key for key in NEEDED if key not in text]
         if missing:
@@ -279,6 +280,9 @@ def _methods(preset: str, wanted: Sequence[str] | str, defined: Mapping[str, Any
         return {method: defined[method] for method in wanted}
     from graphcal.methods import CALIBRATORS
 
+    if "plugins" in wanted and wanted != "all":
+        others = [name for name, point in announced("calibrator").items() if not point.module.startswith("graphcal.")]
+        wanted = [*(name for name in wanted if name != "plugins"), *sorted(others)]
     if "all" in ([wanted] if isinstance(wanted, str) else wanted):  # those of this library, and what is named beside
         others = _methods(preset, [name for name in wanted if name != "all"], defined) if wanted != "all" else {}
         points = announced("calibrator")

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphcal.files import read_text, reading, tensor_checksum, write_atomically
+from graphcal.files import file_errors, read_text, tensor_checksum, write_atomically
 from graphcal.lab.bench.spec import Cell, canonical, digest
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def read_checked(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata of a file made by `with_checksum`; a damaged file raises an error that names it."""
     from safetensors import safe_open
 
-    with reading(path, "a sound file of tensors"):
+    with file_errors(path, "a sound file of tensors"):
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
             about = file.metadata() or {}
@@ -156,7 +156,7 @@ class Store:
 
     def record(self, key: str) -> Record:
         path = self.record_path(key)
-        with reading(path, "a sound record; remove it, and the cell is computed again"):
+        with file_errors(path, "a sound record; remove it, and the cell is computed again"):
             return checked_record(json.loads(read_text(path), parse_constant=_refuse_constant), key)
 
     def quarantine_damaged(self, keys: Iterable[str]) -> dict[str, str]:
@@ -185,7 +185,7 @@ class Store:
         """Error of a failed cell; empty if another process has finished it since."""
         path = self.failure_path(key)
         try:
-            with reading(path, "a sound note of a failure"):
+            with file_errors(path, "a sound note of a failure"):
                 return str(json.loads(read_text(path))["error"])
         except FileNotFoundError:
             return ""

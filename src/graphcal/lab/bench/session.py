@@ -21,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from graphcal.files import check_writable, read_text, reading, sweep, write_atomically
+from graphcal.files import check_writable, file_errors, read_text, sweep, write_atomically
 from graphcal.lab.bench.engines import Engine, Tick
 from graphcal.lab.bench.expansion import Blank, Filter, Slot, blanks, expand
 from graphcal.lab.bench.presets import Preset, read_preset
@@ -131,7 +131,7 @@ class Session:
     def of(cls, name: str | Preset, folder: str | Path, only: str = "", runs: int | None = None) -> Session:
         """A named preset, or one made in code. ``only`` and ``runs`` take a part of it."""
         preset = read_preset(name) if isinstance(name, str) else name
-        with reading(name if isinstance(name, str) else f"preset {preset.name}", "a sound preset"):
+        with file_errors(name if isinstance(name, str) else f"preset {preset.name}", "a sound preset"):
             everything = Filter.parse("", preset)  # what is wrong with the preset is said of the preset
             part = Filter.parse(only, preset) if only else everything
             slots = list(expand(preset, runs, part))
@@ -225,7 +225,7 @@ def status(folder: str | Path) -> list[Status]:
         raise ValueError(f"{folder} holds no benchmark: `graphcal bench PRESET --out {folder}` starts one")
     done, failed, states = store.finished(), store.failed(), []
     for path in plans:
-        with reading(path, "a sound plan; the same `graphcal bench` command writes it anew"):
+        with file_errors(path, "a sound plan; the same `graphcal bench` command writes it anew"):
             plan = json.loads(read_text(path))
             name, keys = str(plan["preset"]), set(map(str, plan["cells"]))
         errors = {key: store.error(key) for key in sorted(failed & keys)}

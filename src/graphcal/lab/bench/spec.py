@@ -58,6 +58,7 @@ class Cell:
     bins: int
     fit_labels: int = 0  # how many random nodes the calibrator is fitted on; 0: the validation nodes of the protocol
     code: str = ""  # SHA-256 of the file that a calibrator "file.py:Class" is in
+    serve: str = ""  # the next release of the graph, measured as well (`graphcal.lab.bench.releases`)
 
     def __post_init__(self) -> None:
         if not self.groups:
@@ -81,7 +82,9 @@ class Cell:
 
     def to_dict(self) -> dict[str, Any]:
         """A field that was added later is left out where it says nothing: a cell keeps its key."""
-        return {key: value for key, value in asdict(self).items() if value or key not in ("fit_labels", "code")}
+        return {
+            key: value for key, value in asdict(self).items() if value or key not in ("fit_labels", "code", "serve")
+        }
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Cell:

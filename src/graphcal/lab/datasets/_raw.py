@@ -43,7 +43,7 @@ import pyarrow as pa
 import pyarrow.csv
 import scipy.sparse as sp
 
-from graphcal.files import allowed_memory, check_archive, check_regular, read_at_most, reading
+from graphcal.files import allowed_memory, check_archive, check_regular, file_errors, read_at_most
 from graphcal.lab.datasets.arrays import (
     GraphArrays,
     check_classes,
@@ -137,7 +137,7 @@ def unpickle(raw: bytes) -> Any:
 
 def read_planetoid(part: Callable[[str], bytes]) -> GraphArrays:
     """Build the graph; `part("allx")` returns the bytes of `ind.NAME.allx` and so on for each of PARTS."""
-    with reading("Planetoid's files", "as published"):
+    with file_errors("Planetoid's files", "as published"):
         return _put_together(part)
 
 
@@ -232,7 +232,7 @@ def year_buckets(years: np.ndarray, classes: int = 5) -> np.ndarray:
 def read_arxiv_year(path: Path) -> GraphArrays:
     """OGB's raw archive of ogbn-arxiv."""
     check_regular(path)
-    with reading(path, "OGB's archive of ogbn-arxiv"):
+    with file_errors(path, "OGB's archive of ogbn-arxiv"):
         with zipfile.ZipFile(path) as archive:
             check_archive(path, archive)
             edges = _table(archive, "arxiv/raw/edge.csv.gz", allowed_memory(path))

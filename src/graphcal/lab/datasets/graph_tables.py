@@ -17,7 +17,7 @@ import pyarrow.csv
 import scipy.sparse as sp
 import torch
 
-from graphcal.files import FEATURES, WORKING, check_memory, check_regular, reading
+from graphcal.files import FEATURES, WORKING, check_memory, check_regular, file_errors
 from graphcal.lab.datasets.loading import Parts, feature_tensor
 from graphcal.lab.datasets.protocols import Split
 from graphcal.tables.files import check_width, is_text, parquet_fragment, read_parquet, refuse_repeats
@@ -43,7 +43,7 @@ class TableFile:
                 f"{self.path}: no column {missing[0]!r}; its columns are {columns}. Name yours: --columns id=NAME, in Python "
                 "id_column=NAME"
             )
-        with reading(self.path, "a sound table"):
+        with file_errors(self.path, "a sound table"):
             if self.path.suffix == ".parquet":
                 return _read_parquet(self.path, names, each)
             convert = pyarrow.csv.ConvertOptions(include_columns=names, null_values=[""], strings_can_be_null=True)
@@ -70,7 +70,7 @@ def open_table(folder: Path, stem: str, delimiter: str) -> TableFile:
     if path.stat().st_size == 0:
         raise ValueError(f"{path}: the file is empty")
     if path.suffix == ".parquet":
-        with reading(path, "a readable Parquet file"):
+        with file_errors(path, "a readable Parquet file"):
             names = tuple(parquet_fragment(path).physical_schema.names)
     else:
         names = _csv_names(path, delimiter)
@@ -88,7 +88,7 @@ def _csv_names(path: Path, delimiter: str) -> tuple[str, ...]:
     except UnicodeDecodeError:
         raise ValueError(f"{path}: not UTF-8 text; save the table again with the encoding UTF-8") from None
     check_width(path, header.encode(), delimiter)
-    with reading(path, "a readable CSV file"):
+    with file_errors(path, "a readable CSV file"):
         parse = pyarrow.csv.ParseOptions(delimiter=delimiter)
         with pyarrow.csv.open_csv(path, parse_options=parse) as file:
             names = tuple(file.schema.names)

@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
-from graphcal.files import WORKING, check_memory, check_regular, reading
+from graphcal.files import WORKING, check_memory, check_regular, file_errors
 from graphcal.lab.datasets.arrays import check_classes, check_csr, check_edge_index, load_npz
 from graphcal.lab.datasets.graph_tables import Columns, read_tables
 from graphcal.lab.datasets.loading import Parts, assemble, feature_tensor
@@ -64,7 +64,7 @@ def read(
         id_column, label_column, split_column, source_column, target_column,
         tuple(feature_columns) if feature_columns is not None else None, sparse_column, values_column,
     )  # fmt: skip
-    with reading(path, "a graph that can be read"):
+    with file_errors(path, "a graph that can be read"):
         data = _read(path, columns, delimiter, seed)
     data.name, data.source = path.stem, str(path)
     return data
@@ -134,7 +134,7 @@ def _loaded(path: Path) -> Data:
     data: Any = load_safely(path, classes, "save a Data that holds only tensors")
     if not isinstance(data, Data):
         raise ValueError(f"{path}: holds a {type(data).__name__}, expected a torch_geometric.data.Data")
-    with reading(path, "a sound Data"):
+    with file_errors(path, "a sound Data"):
         keys = [str(key) for key in data.keys()]  # noqa: SIM118 (not a dict)
         missing = [key for key in ("x", "edge_index", "y") if not isinstance(data.get(key), torch.Tensor)]
     if missing:

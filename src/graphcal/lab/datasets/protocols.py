@@ -10,6 +10,9 @@ Published tables differ in their splits and cannot be compared across them, so a
     cagcn-clean  the same without the leaked test ids and without the repeats
     per-class    L labels in every class, 500 validation, all others test, seeded (after Shchur et al., arXiv:1811.05868)
     natural      the same number of labels drawn from all nodes alike: classes come with the shares they have in the graph
+    region       training as per-class; 500 validation nodes from one half of the others, the first that a breadth-first search
+                 from a random node meets; test is the other half
+    degree       the same with the better connected half
     gats         GATS (arXiv:2210.06391): three folds of 5 % of each class, validation is one and training the other two,
                  test is 85 % of what is left of each class; split = 3·(random split) + fold, 15 in all
     geom-gcn     the ten 48/32/20 splits of geom-gcn (arXiv:2002.05287), or of Platonov et al. for the filtered graphs
@@ -33,6 +36,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.sparse import csgraph
 
 from graphcal.lab.datasets.arrays import GraphArrays, check_ids, check_splits, require_arrays
 from graphcal.lab.datasets.catalog import NAMES, listed_name
@@ -111,6 +116,37 @@ def per_class(graph: GraphArrays, request: Request) -> Split:
 def natural(graph: GraphArrays, request: Request) -> Split:
     order, count = _shuffled(graph, request), request.labels_per_class * graph.num_classes
     return _held_out(request, order[:count], order[count:], [])
+
+
+def region(graph: GraphArrays, request: Request) -> Split:
+    start = np.random.default_rng([request.seed, request.split, 2]).permutation(graph.num_nodes)
+    return _shifted(graph, request, _breadth_first(graph, start))
+
+
+def degree(graph: GraphArrays, request: Request) -> Split:
+    return _shifted(graph, request, -np.bincount(graph.edge_index[0], minlength=graph.num_nodes))
+
+
+def _shifted(graph: GraphArrays, request: Request, rank: np.ndarray) -> Split:
+    """Training as `per_class`; validation nodes are drawn from the half of the other nodes that comes first by ``rank``."""
+    split = per_class(graph, request)
+    rest = np.random.default_rng([request.seed, request.split, 3]).permutation(np.union1d(split.val, split.test))
+    rest = rest[np.argsort(rank[rest], kind="stable")]
+    first, other = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+    val = np.random.default_rng([request.seed, request.split, 4]).permutation(first)[:500]
+    return Split(split.train, np.sort(val), np.sort(other), split.notes)
+
+
+def _breadth_first(graph: GraphArrays, start: np.ndarray) -> np.ndarray:
+    """Rank of every node in breadth-first searches, each from the next node of ``start`` that no earlier one has met."""
+    n = graph.num_nodes
+    adjacency = sp.csr_matrix((np.ones(graph.edge_index.shape[1], np.int8), tuple(graph.edge_index)), shape=(n, n))
+    component = csgraph.connected_components(adjacency, directed=False)[1]
+    _, first = np.unique(component[start], return_index=True)
+    orders = [csgraph.breadth_first_order(adjacency, node, False, False) for node in start[np.sort(first)]]
+    rank = np.empty(n, dtype=np.int64)
+    rank[np.concatenate(orders)] = np.arange(n)
+    return rank
 
 
 def _shuffled(graph: GraphArrays, request: Request) -> np.ndarray:
@@ -241,12 +277,9 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
         "cagcn": Protocol(cagcn, _CAGCN, 1, "CaGCN, arXiv:2109.14285, bug-compatible", RATES),
         "cagcn-clean": Protocol(cagcn_clean, _CAGCN, 1, "CaGCN without leakage and repeats", RATES),
         "per-class": Protocol(per_class, tuple(NAMES), None, "L per class, 500 validation, rest test, seeded"),
-        "natural": Protocol(
-            natural,
-            tuple(name for name in NAMES if name not in _DEBIAN),
-            None,
-            "L · C labels at random, 500 validation, rest test, seeded",
-        ),
+        "natural": Protocol(natural, tuple(NAMES), None, "L · C labels at random, 500 validation, rest test, seeded"),
+        "region": Protocol(region, tuple(NAMES), None, "as per-class, validation from one half of the graph", rates=()),
+        "degree": Protocol(degree, tuple(NAMES), None, "as per-class, validation from well connected nodes", rates=()),
         "gats": Protocol(
             gats, tuple(NAMES), 15, "GATS, arXiv:2210.06391: 5 splits x 3 folds", rates=(), indicators=True
         ),

@@ -4,6 +4,7 @@ from graphcal.lab.training._loop import History
 from graphcal.lab.training.cross_fitting import CrossFit, cross_fit, ensemble, mc_dropout
 from graphcal.lab.training.loaders import NeighborSampler
 from graphcal.lab.training.losses import AULS, CrossEntropy
+from graphcal.lab.training.retraining import Retraining, retrain
 from graphcal.lab.training.settings import (
     TRAININGS,
     Published,
@@ -24,6 +25,7 @@ __all__ = [
     "NeighborSampler",
     "Published",
     "Replica",
+    "Retraining",
     "Run",
     "Training",
     "cross_fit",
@@ -32,6 +34,7 @@ __all__ = [
     "mc_dropout",
     "param_groups",
     "published",
+    "retrain",
     "train",
     "train_replicas",
 ]

@@ -107,7 +107,7 @@ def mc_dropout(run: Run, data: Data | None = None, passes: int = 10, seed: int =
     if not isinstance(run.model, TrainedGNN):
         raise ValueError(f"mc_dropout takes a run of graphcal.train; its model is {type(run.model).__name__}")
     data = run.outputs.graph if data is None else data
-    return Outputs(_log_mean(run.model.sample(data.x, data.edge_index, seed, passes)), data)
+    return Outputs(log_mean(run.model.sample(data.x, data.edge_index, seed, passes)), data)
 
 
 def ensemble(runs: Sequence[Run]) -> Outputs:
@@ -117,9 +117,9 @@ def ensemble(runs: Sequence[Run]) -> Outputs:
     graph = runs[0].outputs.graph
     if any(run.outputs.graph is not graph for run in runs):
         raise ValueError("the runs of an ensemble must share one graph and one split; these do not")
-    return Outputs(_log_mean(torch.stack([run.outputs.logits for run in runs])), graph)
+    return Outputs(log_mean(torch.stack([run.outputs.logits for run in runs])), graph)
 
 
-def _log_mean(logits: Tensor) -> Tensor:
+def log_mean(logits: Tensor) -> Tensor:
     """log of the mean probability: (S, N, C) -> (N, C)"""
     return logits.log_softmax(-1).logsumexp(0) - log(len(logits))
