@@ -5,6 +5,7 @@ A page marks a table with <!-- quote NAME --> and <!-- /quote -->. `QUOTES` name
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,8 +35,8 @@ def markdown(header: Sequence[str], align: str, body: Sequence[Sequence[str]]) -
 
 def blind(columns: Sequence[str], methods: Sequence[str] = ()) -> str:
     """Means over the graphs of the blind evaluation, balanced labels, rounded; `methods` and ours, or all."""
-    header, *body = tables(ROOT / "results" / "blind.md", "labels balanced")[0]
-    rows = {row[0]: dict(zip(header, row)) for row in body}
+    with (ROOT / "results" / "blind-summary.csv").open(encoding="utf-8") as file:
+        rows = {row["method"]: row for row in csv.DictReader(file) if row["section"] == "labels balanced"}
     shown = [*methods, *OURS] if methods else [method for method in rows if "labelled" not in method]
     cells = [[OURS.get(m, m), *(f"{float(rows[m][c]):.{DIGITS[c]}f}" for c in columns)] for m in shown]
     return markdown(["method", *columns], "l" + "r" * len(columns), cells)
@@ -54,10 +55,25 @@ def decisions() -> str:
     return markdown(["graph", "calibration", "graphcal", "SGR (2017)", "naive threshold"], "llrrr", [*shown, mean])
 
 
+def debian(part: str) -> str:
+    """A table of the release bench, from results/debian-windows.csv."""
+    from graphcal.lab.bench import release_pages
+    from graphcal.lab.bench.document import markdown as written
+    from graphcal.lab.bench.files import read_lines
+
+    built = getattr(release_pages, part)(read_lines(ROOT / "results" / "debian-windows.csv"))
+    return written(built[1:] if isinstance(built, list) else [built])  # without the heading
+
+
 QUOTES: dict[tuple[str, str], Callable[[], str]] = {
     ("README.md", "blind"): lambda: blind(("NLL", "ECE %", "accuracy %"), SHORT),
     ("docs/choose.md", "blind"): lambda: blind(list(DIGITS)),
     ("docs/decide.md", "decisions"): decisions,
+    ("docs/leaderboard.md", "leaderboard"): lambda: debian("leaderboard"),
+    ("docs/debian.md", "survival"): lambda: debian("survival"),
+    ("docs/debian.md", "promises"): lambda: debian("promises"),
+    ("docs/debian.md", "watched"): lambda: debian("watched"),
+    ("docs/debian.md", "counted"): lambda: debian("counted"),
 }
 
 

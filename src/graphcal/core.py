@@ -382,15 +382,7 @@ class Calibration(nn.Module):
             log_probs: Tensor = super().__call__(out)
         except torch.OutOfMemoryError:
             raise
-        except (
-            RuntimeError,
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            AssertionError,
-            ArithmeticError,
-        ) as fault:
+        except Exception as fault:
             reason = " ".join(str(fault).split())[:300]
             raise ValueError(
                 f"{self.file}: its {name} cannot be applied to {out.num_nodes} nodes with {out.num_classes} classes ({reason}); "
@@ -436,23 +428,23 @@ class Recipe(Protocol):
         """The calibration of the nodes ``on``. No other label may be read, but those of ``stop`` and of training nodes."""
 
 
-def fitting_nodes(out: Outputs, on: Tensor, name: str = "on") -> Tensor:
+def fitting_nodes(out: Outputs, on: Tensor) -> Tensor:
     """The nodes ``on`` as a boolean mask, checked: right length, not empty, labelled, and no training node in it."""
-    on = check_mask(on, out.num_nodes, name).to(out.logits.device)
+    on = check_mask(on, out.num_nodes, "on").to(out.logits.device)
     if out.graph.get("y") is None:
         raise ValueError("the graph has no labels y: a calibration is fitted on labelled nodes")
     if int(out.graph.y[on].min()) < 0:
-        raise ValueError(f"{name} selects {int((out.graph.y[on] < 0).sum())} nodes without a label (y = -1)")
+        raise ValueError(f"on selects {int((out.graph.y[on] < 0).sum())} nodes without a label (y = -1)")
     train = out.graph.get("train_mask")
     if train is not None and (train & on).any():
         raise ValueError(
-            f"{name} shares {int((train & on).sum())} nodes with train_mask: the model has seen their labels, so its confidence "
+            f"on shares {int((train & on).sum())} nodes with train_mask: the model has seen their labels, so its confidence "
             "there says nothing about new nodes. Fit on validation nodes"
         )
     test = out.graph.get("test_mask")
     if test is not None and (test & on).any():
         warnings.warn(
-            f"{name} shares {int((test & on).sum())} nodes with test_mask: their labels are fitted on, so what is measured "
+            f"on shares {int((test & on).sum())} nodes with test_mask: their labels are fitted on, so what is measured "
             "there is too good",
             stacklevel=3,
         )

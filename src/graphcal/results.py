@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch_geometric.data import Data
 
+FOLDS = 5  # of the validation nodes, to choose a method
 Explanations = Callable[[str, Sequence[int]], Sequence[Mapping[str, Any] | None]]  # of a method's nodes
 
 
@@ -277,7 +278,7 @@ def named_change(graph: Data, node: ChangedNode, explanation: Mapping[str, Any] 
     )
 
 
-def choose_method(study: Study, named: Sequence[str], folds: int = 5) -> Choice:
+def choose_method(study: Study, named: Sequence[str]) -> Choice:
     """Choose the calibrator with the lowest cross-validated NLL on validation nodes of the first run.
 
     A calibrator that keeps predictions is preferred when it is within one standard error of the best. Where exactly one
@@ -285,7 +286,7 @@ def choose_method(study: Study, named: Sequence[str], folds: int = 5) -> Choice:
     """
     out, on = study.outputs[0], study.graph.val_mask
     y = out.graph.y[on]
-    parts = kfold(len(y), min(folds, len(y)), torch.Generator().manual_seed(0))
+    parts = kfold(len(y), min(FOLDS, len(y)), torch.Generator().manual_seed(0))
     log_probs = {name: held_out(out, recipe, on, parts) for name, recipe in study.recipes.items()}
     loss = {name: -lp.double().gather(1, y[:, None]).squeeze(1) for name, lp in log_probs.items()}
     mean = {name: float(values.mean()) for name, values in loss.items()}

@@ -12,6 +12,7 @@ from graphcal import __version__
 from graphcal.cli.alerts import alerts
 from graphcal.cli.calibrate import calibrate
 from graphcal.cli.check import check
+from graphcal.cli.console import QUIET
 from graphcal.cli.count import count
 from graphcal.cli.decide import decide
 from graphcal.cli.methods import methods
@@ -48,9 +49,14 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    quiet: bool = typer.Option(
+        False, "--quiet", "-q", metavar="", help="Print errors and JSON only (graphcal -q score ...)."
+    ),
 ) -> None:
-    pass
+    before = QUIET.set(quiet)
+    context.call_on_close(lambda: QUIET.reset(before))
 
 
 def main() -> None:

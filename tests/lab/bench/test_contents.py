@@ -1,4 +1,4 @@
-"""What stands in a table: title, source, what is the same everywhere, the grid, its legend, ranks and notes."""
+"""What stands in a table: title, source, what is the same everywhere, the grid, its legend and notes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import pytest
 from small_preset import small
 from small_session import small_session, text_of
 
-from graphcal.lab.bench.contents import agreement_words, seconds_blocks
-from graphcal.lab.bench.document import Grid, Heading
+from graphcal.lab.bench.contents import agreement_words
 from graphcal.lab.bench.session import Session
 
 
@@ -35,25 +34,14 @@ def test_the_legend_explains_only_what_is_there(session: Session) -> None:
     assert "equivalent" not in plain
 
 
-def test_seconds_are_a_document_of_their_own(session: Session) -> None:
-    title, _, grid = seconds_blocks(session.table(), level=2)
-    assert title == Heading(2, "A small table: seconds")
-    assert isinstance(grid, Grid)
-    assert grid.header == ["graph", "method", "train", "search", "fit", "apply"]
-    assert [row[1].words for row in grid.body] == ["Uncal.", "TS", "searched"]
-
-
-def test_metrics_beside_have_grids_with_marks_of_their_own(session: Session) -> None:
-    """NLL is tested like the table's metric; on all unlabelled nodes there is nothing to pair, and no mark."""
+def test_one_metric_stands_beside_with_marks_of_its_own(session: Session) -> None:
+    """NLL is tested like the table's metric; the others beside it are in the CSV file."""
     table = Session.of(small(beside=["nll", "all_ece"]), session.store.folder).table()
     entries = table.rows[0].entries
     text = text_of(table)
-    _, after = text.split("## NLL\n")
-    by_nll, by_all = after.split("## ECE % on all unlabelled nodes\n")
+    _, by_nll = text.split("## NLL\n")
     assert entries["ts"].plus_minus("nll") in by_nll
     best = min(entries, key=lambda m: entries[m].mean("nll"))
     assert f"*{entries[best].plus_minus('nll')}*" in by_nll, "the best is marked, bold or italic"
-    assert f"{entries['ts'].plus_minus('ece', 'unlabelled')}<br><sub>floor" in by_all
-    assert "*" not in by_all
-    assert "No marks" in by_all
+    assert entries["ts"].plus_minus("ece", "unlabelled") not in text
     assert "## NLL" not in text_of(session.table())

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from graphcal.lab.bench.contents import summary_blocks
+from graphcal.lab.bench.contents import sections_of, summary_blocks
 from graphcal.lab.bench.document import Grid, Heading, markdown
 from graphcal.lab.bench.presets import build_preset
 from graphcal.lab.bench.records import Record
@@ -45,9 +45,8 @@ def two_graphs() -> Table:
 
 def test_differences_are_paired_and_a_graph_counts_once(two_graphs):
     blocks = summary_blocks(two_graphs)
-    titles = [block.words for block in blocks if isinstance(block, Heading)]
-    assert titles == ["Over all graphs", "labels x", "labels y"]
-    means, compared = [block for block in blocks if isinstance(block, Grid)][:2]
+    assert [title for title, _ in sections_of(two_graphs)] == ["Over all graphs", "labels x", "labels y"]
+    means, compared = [block for block in blocks if isinstance(block, Grid)]
     assert [cell.words for cell in means.body[0]] == ["ours", "2", "0.4250"]  # a: (0.6 + 0.3) / 2, b: 0.4
     line = [cell.words for cell in compared.body[0]]
     assert line[:4] == ["theirs", "2", "-0.0250", "1 / 1"]  # a: (-0.1 - 0.2) / 2, b: +0.1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import re
+import subprocess
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,10 +13,11 @@ from small_preset import small
 from small_session import FOLDERS
 
 from graphcal.files import sha256_of
+from graphcal.lab.bench import publication
 from graphcal.lab.bench.archive import audit, write_archive
 from graphcal.lab.bench.engines import Serial
 from graphcal.lab.bench.presets import Preset
-from graphcal.lab.bench.publication import publish, publish_archive
+from graphcal.lab.bench.publication import publish, publish_archive, write_pages
 from graphcal.lab.bench.session import Session
 
 AXES = {"dataset": ["citeseer"], "labels_per_class": [20], "backbone": ["gcn", "gat", "sage"]}
@@ -52,7 +53,7 @@ def put(session: Session, results: Path) -> str:
 
 def said(page: str) -> str:
     """The page without how it was made."""
-    return re.sub(r"## How it was made\n.*?\n\n## ", "## ", page, flags=re.DOTALL)
+    return page.partition("## How it was made")[0]
 
 
 @pytest.mark.slow
@@ -94,6 +95,26 @@ def test_a_row_goes_only_for_one_with_as_many_runs(tmp_path: Path) -> None:
     assert (tmp_path / "results" / "small.md").read_text() == page
     publish(part().table(), "all", tmp_path / "results")
     assert "    all\n" in (tmp_path / "results" / "small.md").read_text()
+
+
+def test_pages_are_written_anew_from_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same page with its marks and how it was made; a column that the preset no longer has goes, its runs stay."""
+    page = put(part(), tmp_path)
+    monkeypatch.setattr(publication, "preset_titles", lambda: {"small": "A small table", "another": ""})
+    monkeypatch.setattr(publication, "read_preset", lambda _: preset())
+    write_pages(tmp_path)
+    assert (tmp_path / "small.md").read_text() == page
+    monkeypatch.setattr(publication, "read_preset", lambda _: preset(methods=["ts"]))
+    lines = (tmp_path / "small-runs.csv").read_text()
+    write_pages(tmp_path)
+    assert "Uncal." not in (tmp_path / "small.md").read_text()
+    assert (tmp_path / "small-runs.csv").read_text() == lines
+
+
+def test_the_page_says_its_commit(tmp_path: Path) -> None:
+    head = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=False)
+    page = put(part("backbone=gat"), tmp_path)
+    assert head.returncode or f", commit {head.stdout.strip()}" in page
 
 
 @pytest.mark.slow

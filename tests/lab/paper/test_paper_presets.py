@@ -8,12 +8,12 @@ import pytest
 
 from graphcal.lab.bench.expansion import expand
 from graphcal.lab.bench.presets import matches, preset_titles, read_preset
-from graphcal.lab.bench.spec import Cell
+from graphcal.lab.bench.records import Cell
 
 PAPER = [
     "table-gcn", "table-gat", "table-ablation", "table-accuracy", "table-hetero", "table-backbones", "fig-reliability",
     "fig-histograms", "fig-global-decay", "fig-decay-sweep", "fig-alpha-beta", "fig-runtime", "gats-protocol", "calibrators",
-    "scar", "fair", "fair-gat", "fair-hetero", "fair-backbones",
+    "fair", "fair-gat", "fair-hetero", "fair-backbones",
 ]  # fmt: skip
 
 
@@ -22,7 +22,7 @@ def test_every_table_and_figure_of_the_paper_has_a_preset() -> None:
     assert all(preset_titles().values())
 
 
-@pytest.mark.slow_cases("blind", "blind-labels")
+@pytest.mark.slow_cases("blind")
 @pytest.mark.parametrize("name", preset_titles())
 def test_every_preset_expands_to_cells_that_are_plain_data(name: str) -> None:
     preset = read_preset(name)
@@ -43,22 +43,22 @@ def cells_of(name: str, **row: object) -> dict[str, Cell]:
 
 def test_scar_stands_in_separate_columns_and_the_base_model_has_its_own() -> None:
     for name in ("table-gcn", "table-gat"):
-        assert {"scar-paper", "scar-recipe", "scar-val", "graph-scar"} <= set(read_preset(name).methods)
+        assert {"scar-paper", "scar-recipe", "scar-val"} <= set(read_preset(name).methods)
     cells = cells_of("table-gcn", dataset="cora", labels_per_class=20, backbone="gcn")
     assert (cells["scar-paper"].settings["alpha"], cells["scar-paper"].settings["beta"]) == (2e-4, 2e-3)
     assert cells["scar-paper"].group.training["final_weight_decay"] == 1e-4
     assert cells["scar-recipe"].group.training["final_weight_decay"] == 5e-4
     assert cells["scar-recipe"].calibrator == "none"
     assert len(cells["scar-val"].groups) == 4
-    assert cells["graph-scar"].group == cells["uncal"].group
+    assert cells["graph-scaling"].group == cells["uncal"].group
 
 
-FAIR = {"cagcn-noisy", "scar-fit", "graph-scar", "graph-scar-no-pull"}
+FAIR = {"cagcn-noisy", "scar-fit", "graph-scaling"}
 
 
 @pytest.mark.parametrize("name", ["table-gcn", "table-gat", "table-hetero", "table-backbones"])
 def test_the_fair_columns_stand_in_every_table(name: str) -> None:
-    """SCAR fitted without a cap over four decays, CaGCN as its code, our form with and without its pull."""
+    """SCAR fitted without a cap over four decays, CaGCN as its code, graph-scaling."""
     preset = read_preset(name)
     assert set(preset.methods) >= FAIR
     cells = next(cells_of(name, **slot.row) for slot in expand(preset, 1) if slot.row["backbone"] not in ("gat-cagcn",))

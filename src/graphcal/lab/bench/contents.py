@@ -1,17 +1,19 @@
-"""Contents of a table's page: the grid of the paper or a list of methods for each row, summary over graphs, seconds.
+"""Contents of a table's page: the grid of the paper and one beside it, or a summary over graphs.
 
-A preset may ask for a summary over all its graphs:
+A page has one or two tables; everything else is in the CSV files beside it (`graphcal.lab.bench.files`). A preset may ask for a
+summary over all its graphs in place of the grid:
 
     [summary]
     metrics = ["nll", "ece"]            # the columns of the means
-    tested = ["nll", "ece"]             # compared by the exact sign-change test over graphs, Holm over the rivals
-    by = "labels"                       # an axis: one pair of tables for each of its values, and one for all
-    section = [{ title = "...", where = { ... } }]   # in place of ``by``: the rows of each pair of tables
+    tested = ["nll", "ece"]             # compared by the exact sign-change test over graphs, Holm over the rivals, or nothing
+    by = "labels"                       # an axis: NAME-summary.csv has the same for each of its values
+    section = [{ title = "...", where = { ... } }]   # in place of all rows: the rows of each pair of tables
     together = [["cora", "cora_ml"]]    # graphs that depend on each other: one difference in the test
     part = "untouched"                  # graphs that are also compared by themselves: their name ...
     where = { dataset = ["cs"] }        # ... and which they are
 
-Two methods are compared on the runs that both have finished. A graph gives one difference, its rows and runs averaged.
+Two methods are compared on the runs that both have finished: the preset's own method minus each rival, or, where it has none,
+each method minus the reference (``against``). A graph gives one difference, its rows and runs averaged.
 """
 
 from __future__ import annotations
@@ -27,36 +29,54 @@ from graphcal.lab.bench.tabulation import Entry, Row, Table, number
 from graphcal.metrics.comparison import holm
 from graphcal.metrics.names import metric_of
 
+ALL_GRAPHS = "Over all graphs"
+
 
 def summary_blocks(table: Table) -> list[Block]:
     """Nothing where the preset asks for no summary or nothing is finished."""
     summary = table.preset.summary
     if not summary or not any(entry.records for row in table.rows for entry in row.entries.values()):
         return []
-    by = summary.get("by", "")
-    values = list(dict.fromkeys(row.axis_values[by] for row in table.rows)) if by else []
-    sections: list[tuple[str, Sequence[Row]]] = [("Over all graphs", table.rows)]
-    if "section" in summary:
-        sections = [
-            (s["title"], [row for row in table.rows if matches(s["where"], row.axis_values)])
-            for s in summary["section"]
-        ]
-    if len(values) > 1:
-        sections += [(f"{by} {value}", [row for row in table.rows if row.axis_values[by] == value]) for value in values]
+    metrics = [m for m in summary["metrics"] if m != "label_limit"]  # which run files do not have
     blocks: list[Block] = []
-    for title, rows in sections:
-        blocks += [Heading(2, title), _means(table, rows), *_compared(table, rows)]
-    main_method = table.preset.title_of(table.preset.main_method)
-    text = (
-        "Means: over the graphs that a method has, percent where a metric is a share. Below each: "
-        f"{main_method} minus the method, mean over graphs on the runs both have; graphs in which it is better / worse; "
-        f"p of the exact sign-change test over graphs, Holm over the methods; ✓ better, ✗ worse at {LEVEL:.0%}."
-    )
+    for title, rows in page_sections(table):
+        grids = (means_of(table, rows, metrics), compared_of(table, rows))
+        blocks += [Heading(2, title), *(grid for grid in grids if grid)]
+    text = "Means: over the graphs that a method has, percent where a metric is a share."
+    if summary.get("tested"):
+        text += (
+            f" Below: {_subject(table)}, mean over graphs on the runs both have; graphs in which it is better / worse; "
+            f"p of the exact sign-change test over graphs, Holm over the methods; ✓ better, ✗ worse at {LEVEL:.0%}."
+        )
     return [*blocks, paragraph(text)]
 
 
-def _means(table: Table, rows: Sequence[Row]) -> Grid:
-    metrics = table.preset.summary["metrics"]
+def _subject(table: Table) -> str:
+    preset = table.preset
+    if preset.main_method:
+        return f"{preset.title_of(preset.main_method)} minus the method"
+    return f"the method minus {preset.title_of(preset.against)}"
+
+
+def page_sections(table: Table) -> list[tuple[str, Sequence[Row]]]:
+    """Titles and rows of the sections of the page: those that the preset names, or all rows."""
+    sections = table.preset.summary.get("section", ())
+    named = [(s["title"], [row for row in table.rows if matches(s["where"], row.axis_values)]) for s in sections]
+    return named or [(ALL_GRAPHS, table.rows)]
+
+
+def sections_of(table: Table) -> list[tuple[str, Sequence[Row]]]:
+    """Titles and rows of the sections of NAME-summary.csv: those of the page, and of each value of the axis ``by``."""
+    by = table.preset.summary.get("by", "")
+    values = list(dict.fromkeys(row.axis_values[by] for row in table.rows)) if by else []
+    sections = page_sections(table)
+    if len(values) > 1:
+        sections += [(f"{by} {value}", [row for row in table.rows if row.axis_values[by] == value]) for value in values]
+    return sections
+
+
+def means_of(table: Table, rows: Sequence[Row], metrics: Sequence[str]) -> Grid:
+    """Mean of each metric over the graphs that a method has."""
     body = []
     for method in table.methods:
         graphs = _by_graph(rows, lambda row, method=method: _own_means(row.entries.get(method), metrics))
@@ -70,8 +90,12 @@ def _own_means(entry: Entry | None, metrics: Sequence[str]) -> list[float] | Non
     return [entry.mean(m) for m in metrics] if entry is not None and entry.records else None
 
 
-def _compared(table: Table, rows: Sequence[Row]) -> list[Block]:
-    summary, main_method = table.preset.summary, table.preset.main_method
+def compared_of(table: Table, rows: Sequence[Row]) -> Grid | None:
+    """The preset's own method minus each rival, or each method minus the reference; None where nothing can be compared."""
+    summary, main_method = table.preset.summary, table.preset.main_method or table.preset.against
+    sign = 1 if table.preset.main_method else -1
+    if not summary.get("tested"):
+        return None
     part: Mapping[str, Any] = summary.get("where", {})
     rivals = [m for m in table.methods if m != main_method]
     differences: dict[str, dict[str, dict[str, float]]] = {
@@ -82,11 +106,12 @@ def _compared(table: Table, rows: Sequence[Row]) -> list[Block]:
             by_graph = _by_graph(
                 rows, lambda row, m=m, metric=metric: _gap(row.entries.get(main_method), row.entries.get(m), metric)
             )
-            differences[m][metric] = {graph: values[0] for graph, values in by_graph.items()}
+            differences[m][metric] = {graph: sign * values[0] for graph, values in by_graph.items()}
     rivals = [m for m in rivals if differences[m][summary["tested"][0]]]
     if not rivals:
-        return []
-    header, columns = [f"{table.preset.title_of(main_method)} minus", "graphs"], []
+        return None
+    title = table.preset.title_of(main_method)
+    header, columns = [f"{title} minus" if sign > 0 else f"minus {title}", "graphs"], []
     for metric in summary["tested"]:
         cost = metric_of(metric).cost
         p = holm([over_graphs(_independent(differences[m][metric], summary.get("together", ()))) for m in rivals])
@@ -116,7 +141,7 @@ def _compared(table: Table, rows: Sequence[Row]) -> list[Block]:
         )
         for k, m in enumerate(rivals)
     ]
-    return [Grid(header, body)]
+    return Grid(header, body)
 
 
 def _independent(gaps: Mapping[str, float], together: Sequence[Sequence[str]]) -> list[float]:
@@ -148,142 +173,40 @@ def _by_graph(rows: Sequence[Row], of: Any) -> dict[str, list[float]]:
     return {graph: [fmean(column) for column in zip(*lines)] for graph, lines in graphs.items()}
 
 
-HEADER = ["method", "accuracy", "ECE", "floor", "excess", "NLL", "Brier", "ECE all", "floor all", "NLL all", "changed"]
-OVER_GRAPHS = (("ece_excess", "test"), ("nll", "test"), ("ece_excess", "unlabelled"), ("nll", "unlabelled"))
-
-
-def list_blocks(table: Table, notes: Footnotes) -> list[Block]:
-    reference = table.preset.against
-    header = HEADER
-    if reference:
-        header = [*header, *(f"{metric} − {table.preset.title_of(reference)}" for metric in ("ECE", "NLL"))]
-    blocks: list[Block] = []
-    for row in table.rows:
-        body = [
-            [Text(table.preset.title_of(m), "", notes.refer(e.remarks)), *_values(e, notes, bool(reference))]
-            for m, e in row.entries.items()
-        ]
-        blocks += [Heading(2, ", ".join(str(value) for value in row.axis_values.values())), Grid(header, body)]
-    legend = (
-        "Mean ± sd over runs, test nodes of the protocol; 'all': every node outside training and validation. "
-        "Accuracy, ECE, floor and excess in percent. 'changed': test predictions that calibration changed."
-    )
-    if reference:
-        legend += " Differences: paired test on the same nodes, Holm over the methods of the row; "
-        legend += f"✓ better, ✗ worse at {LEVEL:.0%}."
-    return [*blocks, paragraph(legend), *_over_all_rows(table), *_over_graphs(table)]
-
-
-def _values(entry: Entry, notes: Footnotes, compared: bool) -> list[Text]:
-    if not entry.records:
-        return [Text("–", "", notes.refer([entry.missing])), *cells([""] * (11 if compared else 9))]
-    changed = sum(int(record.result["changed"]) for record in entry.records) / len(entry.records)
-    values = [
-        entry.plus_minus("accuracy"),
-        entry.plus_minus("ece"),
-        number(entry.mean("ece_floor"), "ece"),
-        number(entry.mean("ece_excess"), "ece"),
-        entry.plus_minus("nll"),
-        number(entry.mean("brier"), "brier"),
-        number(entry.mean("ece", "unlabelled"), "ece"),
-        number(entry.mean("ece_floor", "unlabelled"), "ece"),
-        number(entry.mean("nll", "unlabelled"), "nll"),
-        f"{changed:.1f}",
-    ]
-    return cells([*values, *(_difference(entry, metric) for metric in ("ece", "nll"))] if compared else values)
-
-
-def _difference(entry: Entry, metric: str) -> str:
-    if metric not in entry.against:
-        return ""
-    gap = entry.against[metric]
-    mark = "" if not gap.real else _mark(gap.value)
-    return metric_of(metric).text(gap.value, sign=True) + mark
-
-
-def _mark(difference: float) -> str:
-    return " ✓" if difference < 0 else " ✗"
-
-
-def _over_all_rows(table: Table) -> list[Block]:
-    """Every method over all rows in which it and the reference are complete."""
-    reference = table.preset.against
-    if not reference or len(table.rows) < 2:
-        return []
-    body = []
-    for m in table.methods:
-        pairs = [(r.entries[m], r.entries[reference]) for r in table.rows if m in r.entries and reference in r.entries]
-        pairs = [(a, b) for a, b in pairs if a.records and b.records]
-        if not pairs:
-            continue
-        line = [table.preset.title_of(m), str(len(pairs))]
-        for metric, tested in (("ece_excess", "ece"), ("nll", "nll")):
-            mean = sum(a.mean(metric) for a, _ in pairs) / len(pairs)
-            gap = sum(a.mean(metric) - b.mean(metric) for a, b in pairs) / len(pairs)
-            real = [a.against[tested].value for a, _ in pairs if tested in a.against and a.against[tested].real]
-            won, lost = sum(value < 0 for value in real), sum(value > 0 for value in real)
-            line += [number(mean, metric), number(gap, metric, "+"), f"{won} / {lost}"]
-        body.append(cells(line))
-    name = table.preset.title_of(reference)
-    header = ["method", "rows", "mean excess", f"− {name}", "better / worse", "mean NLL", f"− {name}", "better / worse"]
-    text = (
-        "Means over the rows a method has; 'better / worse': rows in which the paired test tells it from the reference."
-    )
-    return [Heading(2, "Over all rows"), Grid(header, body), paragraph(text)]
-
-
-def _over_graphs(table: Table) -> list[Block]:
-    """The preset's own method against its rivals, over all graphs that both have."""
-    main_method = table.preset.main_method
-    gaps = {
-        m: [_gaps_by_graph(table, main_method, m, *measure) for measure in OVER_GRAPHS]
-        for m in table.preset.rivals
-        if m in table.methods
-    }
-    gaps = {m: measures for m, measures in gaps.items() if len(measures[0]) > 1}
-    if not gaps:
-        return []
-    p = [holm([over_graphs(measures[k]) for measures in gaps.values()]) for k in range(len(OVER_GRAPHS))]
-    body = []
-    for index, (m, measures) in enumerate(gaps.items()):
-        line = [table.preset.title_of(m), str(len(measures[0]))]
-        for k, (metric, _) in enumerate(OVER_GRAPHS):
-            mean, chance = sum(measures[k]) / len(measures[k]), p[k][index]
-            mark = "" if chance > LEVEL else _mark(mean)
-            line += [number(mean, metric, "+") + mark, f"{chance:.3f}"]
-        body.append(cells(line))
-    title = table.preset.title_of(main_method)
-    header = ["minus", "graphs", "excess", "p", "NLL", "p", "excess all", "p", "NLL all", "p"]
-    text = (
-        f"{title} minus each rival, mean over graphs (the rows of one graph are averaged first: they share test nodes). "
-        f"p: exact sign-change test over graphs, Holm over the rivals; ✓ better, ✗ worse at {LEVEL:.0%}."
-    )
-    return [Heading(2, f"{title} against its rivals, over graphs"), Grid(header, body), paragraph(text)]
-
-
-def _gaps_by_graph(table: Table, a: str, b: str, metric: str, where: str) -> list[float]:
-    """a minus b, one value per graph."""
-    graphs: dict[str, list[float]] = {}
-    for row in table.rows:
-        ours, theirs = row.entries.get(a), row.entries.get(b)
-        if ours is not None and theirs is not None and ours.records and theirs.records:
-            gap = ours.mean(metric, where) - theirs.mean(metric, where)
-            graphs.setdefault(str(row.axis_values["dataset"]), []).append(gap)
-    return [sum(gaps) / len(gaps) for gaps in graphs.values()]
-
-
 AXIS_TITLES = {"dataset": "graph", "labels_per_class": "labels", "backbone": "backbone"}
-PARTS = ("train", "search", "fit", "apply")
 
 
 def table_blocks(table: Table) -> list[Block]:
     """Everything that is the same on every run: no seconds."""
     notes = Footnotes()
-    body = list_blocks(table, notes) if table.preset.kind == "list" else _grid_blocks(table, notes)
+    body = summary_blocks(table) if table.preset.summary else _grid_blocks(table, notes)
     same = ", ".join(f"{axis_title(n)} {v}" for n, v in table.rows[0].axis_values.items() if n not in table.axes)
     about = f"Source: {table.preset.source}. {table.preset.caption}".strip() + (f" Everywhere: {same}." if same else "")
-    blocks = [Heading(1, table.preset.title), paragraph(about), *summary_blocks(table), *body]
+    blocks = [Heading(1, table.preset.title), paragraph(about), *body]
+    blocks += (
+        [paragraph(f"Not run: {'; '.join(f'{d} ({why})' for d, why in left.items())}.")]
+        if (left := _not_run(table))
+        else []
+    )
     return [*blocks, Notes(notes.lines)] if notes.lines else blocks
+
+
+def _finished(table: Table) -> list[Row]:
+    """Rows with at least one run; the others are named below the table."""
+    return [row for row in table.rows if row.runs]
+
+
+def _not_run(table: Table) -> dict[str, str]:
+    """Graphs of the preset that have no run, and why."""
+    done = {str(row.axis_values.get("dataset")) for row in _finished(table)}
+    graphs = [graph for graph in map(str, table.preset.axes.get("dataset", ())) if graph not in done]
+    failed = {
+        str(row.axis_values["dataset"]): e.missing
+        for row in table.rows
+        for e in row.entries.values()
+        if "dataset" in row.axis_values
+    }
+    return {graph: table.preset.reasons.get(graph) or failed.get(graph) or "not run yet" for graph in graphs}
 
 
 def axis_title(name: str) -> str:
@@ -299,38 +222,33 @@ def _grid_blocks(table: Table, notes: Footnotes) -> list[Block]:
     header = [*map(axis_title, table.axes), *map(table.preset.title_of, table.methods)]
     body = [
         [*cells(axis_cells(table, row)), *(_cell(row.entries.get(m), metric, notes) for m in table.methods)]
-        for row in table.rows
+        for row in _finished(table)
     ]
-    below = [block for beside in table.preset.beside for block in _beside_blocks(table, beside)]
+    below = [block for beside in table.preset.beside[:1] for block in _beside_blocks(table, beside)]  # others: NAME.csv
     return [Grid(header, body, range(len(table.axes))), _legend(table), *below]
 
 
 def _beside_blocks(table: Table, metric: str) -> list[Block]:
-    """The same rows by another metric; ``all_``: on every node outside training and validation, which no test was made on."""
-    where, name = ("unlabelled", metric.removeprefix("all_")) if metric.startswith("all_") else ("test", metric)
-    title = metric_of(name).heading + (" on all unlabelled nodes" if where == "unlabelled" else "")
+    """The same rows by another metric."""
     body = []
-    for row in table.rows:
+    for row in _finished(table):
         line = cells(axis_cells(table, row))
         for m in table.methods:
             entry = row.entries.get(m)
             if entry is None or not entry.records:
                 line.append(Text("–" if entry else ""))
-                continue
-            floor = (f"floor {entry.mean('ece_floor', where):.2f}",) if name == "ece" else ()
-            line.append(Text(entry.plus_minus(name, where), entry.styles.get(metric, ""), (), floor))
+            else:
+                line.append(Text(entry.plus_minus(metric), entry.styles.get(metric, "")))
         body.append(line)
     header = [*map(axis_title, table.axes), *map(table.preset.title_of, table.methods)]
-    blocks: list[Block] = [Heading(2, title), Grid(header, body, range(len(table.axes)))]
-    unmarked = paragraph("No marks: predictions are kept for the test nodes only, so there is no test on nodes here.")
-    return [*blocks, unmarked] if where == "unlabelled" else blocks
+    return [Heading(2, metric_of(metric).heading), Grid(header, body, range(len(table.axes)))]
 
 
 def _legend(table: Table) -> Paragraph:
     pieces = [Text(f"{metric_of(table.preset.metric).heading}, mean ± sd over runs.")]
-    if table.preset.kind == "table":
+    if any(entry.best or entry.tied for row in table.rows for entry in row.entries.values()):
         same_nodes = ": significantly different from every other method in the row by a paired test on the same nodes "
-        pieces += [Text(" "), Text("Bold", "bold"), Text(f"{same_nodes}(Holm over all pairs, {LEVEL:.0%}); ")]
+        pieces += [Text(" "), Text("Bold", "bold"), Text(f"{same_nodes}(Holm, {LEVEL:.0%}; NAME-tests.csv); ")]
         pieces += [Text("italic", "italic"), Text(": not significantly different from the row's best.")]
     if table.preset.metric == "ece":
         floor = "the ECE expected of a perfectly calibrated model on these nodes"
@@ -365,17 +283,3 @@ def _cell(entry: Entry | None, metric: str, notes: Footnotes) -> Text:
         small.append(paper + (" ≠" if entry.differs(metric) else ""))
     style = "bold" if entry.best else "italic" if entry.tied else ""
     return Text(entry.plus_minus(metric), style, notes.refer(entry.remarks), tuple(small))
-
-
-def seconds_blocks(table: Table, level: int = 1) -> list[Block]:
-    """Seconds of the cells on one core; a separate document, because they differ on every run."""
-    header = [*map(axis_title, table.axes), "method", *PARTS]
-    body = [
-        cells([*axis_cells(table, row), table.preset.title_of(m), *(f"{entry.seconds(part):.4f}" for part in PARTS)])
-        for row in table.rows
-        for m, entry in row.entries.items()
-        if entry.records and entry.records[0].seconds  # a row from before may have come without its seconds
-    ]
-    text = "Mean seconds of one core for one run. train: one model of those trained together; search: what was tried, not kept."
-    title = Heading(level, f"{table.preset.title}: seconds")
-    return [title, paragraph(text), Grid(header, body, range(len(table.axes) + 1))]

@@ -4,9 +4,10 @@ NAME.md NAME.tex              the table for people
 NAME.csv NAME-runs.csv        one line per method, one line per run
 NAME-tests.csv                what paired tests tell apart (`graphcal bench archive`)
 NAME-bins.csv                 of a figure of reliability: one line per bin, means over runs
-NAME-seconds.csv              of a figure of running time, and of a table that is published: one line per method
+NAME-summary.csv              of a summary over graphs: means and differences by section, also those that the page leaves out
+NAME-against.csv              of a list: every method minus the reference, by a paired test on the same nodes of each row
 NAME.svg                      a figure, where there is one to draw
-NAME-seconds.md               how long it took: different every time; all others are the same bytes for the same records
+NAME-seconds.csv              how long it took: different every time; all others are the same bytes for the same records
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 from graphcal.files import write_atomically
 from graphcal.lab.bench.comparisons import Difference
-from graphcal.lab.bench.contents import PARTS, axis_cells, axis_title, seconds_blocks, table_blocks
+from graphcal.lab.bench.contents import axis_cells, axis_title, compared_of, means_of, sections_of, table_blocks
 from graphcal.lab.bench.document import Drawing, markdown
 from graphcal.lab.bench.expansion import blanks
 from graphcal.lab.bench.figures import figure_of, reliability_of
@@ -32,6 +33,7 @@ from graphcal.plots import svg
 FIRST = ("accuracy", "ece", "ece_floor", "ece_excess", "ece_debiased", "nll", "brier", "signed_gap")
 ADDED = ("aurc", "eaurc", "coverage_at_5", "worst_slice")  # blank for records that were made before they were measured
 EXPORTED = (*FIRST, *ADDED)
+PARTS = ("train", "search", "fit", "apply")  # seconds of one core
 
 
 def write_files(table: Table, folder: Path) -> list[Path]:
@@ -39,22 +41,25 @@ def write_files(table: Table, folder: Path) -> list[Path]:
     name, blocks, drawing = table.preset.name, table_blocks(table), drawing_of(table)
     texts = {
         f"{name}.md": markdown([*blocks[:2], *drawing, *blocks[2:]]),  # below title and source
-        f"{name}.csv": csv_of_methods(table),
-        f"{name}-runs.csv": csv_of_runs(table),
         f"{name}.tex": latex(table),
-        f"{name}-seconds.md": markdown(seconds_blocks(table)),
-        **data_of_figure(table),
+        **data_of(table),
         **{figure.file: figure.svg for figure in drawing},
     }
     return [write_atomically(folder / file, text) for file, text in texts.items()]
 
 
-def data_of_figure(table: Table) -> dict[str, str]:
-    """Data of a figure besides the metrics of its runs, so that it can be drawn again from files (`bench.files`)."""
+def data_of(table: Table) -> dict[str, str]:
+    """File name -> CSV, for all data of a table or figure."""
     name, kind = table.preset.name, table.preset.kind
-    if kind in ("reliability", "histograms"):
-        return {f"{name}-bins.csv": csv_of_bins(table)}
-    return {f"{name}-seconds.csv": csv_of_seconds(table)} if kind == "runtime" else {}
+    texts = {
+        f"{name}.csv": csv_of_methods(table),
+        f"{name}-runs.csv": csv_of_runs(table),
+        f"{name}-seconds.csv": csv_of_seconds(table),
+        f"{name}-bins.csv": csv_of_bins(table) if kind in ("reliability", "histograms") else "",
+        f"{name}-summary.csv": csv_of_summary(table),
+        f"{name}-against.csv": csv_of_differences(table),
+    }
+    return {file: text for file, text in texts.items() if text}
 
 
 def drawing_of(table: Table) -> list[Drawing]:
@@ -72,7 +77,7 @@ def computing_seconds(table: Table) -> float:
             for record in entry.records:
                 run = str(record.spec["run"])
                 trained |= {(group, run): float(seconds) for group, seconds in record.seconds["trained"].items()}
-                total += record.seconds["fit"] + record.seconds["apply"]
+                total += record.seconds["fit"] + record.seconds["apply"] + record.seconds.get("serve", 0.0)
     return total + sum(trained.values())
 
 
@@ -141,6 +146,41 @@ def csv_of_bins(table: Table) -> str:
                 numbers = [rel.edges[k], rel.edges[k + 1], rel.count[k], rel.conf_sum[k], rel.right_sum[k]]
                 body.append([*(row.axis_values[n] for n in names), method, *(f"{float(x):.6f}" for x in numbers)])
     return csv_text([*names, "method", "low", "high", "nodes", "confidence_sum", "right"], body)
+
+
+def csv_of_summary(table: Table) -> str:
+    """One line per method in each section; empty where the preset asks for no summary or nothing is finished."""
+    metrics = table.preset.summary.get("metrics", ())
+    if not metrics or not any(row.runs for row in table.rows):
+        return ""
+    body: list[list[str]] = []
+    for title, rows in sections_of(table):
+        means, compared = means_of(table, rows, metrics), compared_of(table, rows)
+        more = {line[0].words: [cell.words for cell in line[2:]] for line in compared.body} if compared else {}
+        header = ["section", *means.header, *(_named(compared.header[2:]) if compared else ())]
+        body += [[title, *(cell.words for cell in line), *more.get(line[0].words, ())] for line in means.body]
+    return csv_text(header, [[*line, *[""] * (len(header) - len(line))] for line in body])
+
+
+def _named(header: Sequence[str]) -> list[str]:
+    """Columns of differences with names of their own: NLL difference, NLL better / worse, NLL p."""
+    names, metric = list[str](), ""
+    for name in header:
+        metric = metric if name in ("better / worse", "p") else name
+        names.append(f"{metric} {'difference' if name == metric else name}")
+    return names
+
+
+def csv_of_differences(table: Table) -> str:
+    """One line per method and metric in each row; empty where nothing was compared with a reference."""
+    names = list(table.rows[0].axis_values)
+    body = [
+        [*(row.axis_values[n] for n in names), method, metric, f"{gap.value:.6f}", f"{gap.p:.6f}"]
+        for row in table.rows
+        for method, entry in row.entries.items()
+        for metric, gap in entry.against.items()
+    ]
+    return csv_text([*names, "method", "metric", "difference", "p"], body) if body else ""
 
 
 def csv_of_seconds(table: Table) -> str:

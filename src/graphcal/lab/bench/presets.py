@@ -3,7 +3,8 @@
     extends    another file, beside this one or installed: tables are merged, rules appended, the rest is replaced
     axes       what is varied: dataset, labels_per_class, backbone, and any name a method binds to a setting
     methods    the columns: names under ``define``, or of calibrators ("file.py:Class" for one in a file of your own);
-               "all" for every calibrator of this library
+               "all" for every calibrator of this library, "plugins" for
+               those of other installed packages
     define     a method: training overrides + recipe
     set        rules {where, ...} applied in order to the slots they match: settings published for one dataset, say
     published  what a paper printed, mean and sd, and ``remark`` on it (`graphcal.lab.bench.presets`)
@@ -279,6 +280,9 @@ def _methods(preset: str, wanted: Sequence[str] | str, defined: Mapping[str, Any
         return {method: defined[method] for method in wanted}
     from graphcal.methods import CALIBRATORS
 
+    if "plugins" in wanted and wanted != "all":
+        others = [name for name, point in announced("calibrator").items() if not point.module.startswith("graphcal.")]
+        wanted = [*(name for name in wanted if name != "plugins"), *sorted(others)]
     if "all" in ([wanted] if isinstance(wanted, str) else wanted):  # those of this library, and what is named beside
         others = _methods(preset, [name for name in wanted if name != "all"], defined) if wanted != "all" else {}
         points = announced("calibrator")

@@ -2,6 +2,7 @@
 
     graphcal bench fair --only dataset=cora --publish results    # the rows of Cora; those of other graphs stay
     graphcal bench archive FOLDER --publish results              # p-values of the archive's rows, and its SHA-256
+    graphcal bench pages results                                 # pages and figures anew, from the CSV files alone
 
 A row that stands in the folder goes only for one with at least as many runs. The lines of a row that stays are the same in
 every CSV file; the page is written anew from them, with the marks of NAME-tests.csv. Only a table can be put together so: a list
@@ -14,16 +15,19 @@ import itertools
 import os
 import platform
 import re
+import subprocess
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from graphcal.files import sha256_of, write_atomically
 from graphcal.lab.bench import files
 from graphcal.lab.bench.archive import csv_of_tests, plans_of
-from graphcal.lab.bench.contents import axis_cells, seconds_blocks, table_blocks
+from graphcal.lab.bench.contents import axis_cells, table_blocks
 from graphcal.lab.bench.document import Block, Command, Heading, markdown, paragraph
 from graphcal.lab.bench.files import Place, parse_lines, place_of, read_lines, read_table
+from graphcal.lab.bench.presets import preset_titles, read_preset
 from graphcal.lab.bench.records import Store
+from graphcal.lab.bench.release_pages import publish_releases
 from graphcal.lab.bench.session import clock
 from graphcal.lab.bench.tabulation import Row, Table
 
@@ -32,27 +36,48 @@ MADE = re.compile(r"^## How it was made\n\n(.+?)(?=\n\n## |\s*\Z)", re.MULTILINE
 
 def publish(table: Table, command: str, folder: Path) -> list[Path]:
     """The table for people, with the command that makes it, the time it took and the machine's shape; and its data."""
+    if table.preset.kind == "releases":
+        return publish_releases(table, _made(table, [], command, folder / f"{table.preset.name}.md"), folder)
     name, kept = table.preset.name, kept_rows(table, folder)
     whole = _put_together(table, kept)
-    (title, *blocks), drawing = table_blocks(whole), files.drawing_of(whole)
-    how = [Heading(2, "How it was made"), *_made(table, kept, command, folder / f"{name}.md")]
-    data = {
-        f"{name}.csv": files.csv_of_methods(table),
-        f"{name}-runs.csv": files.csv_of_runs(table),
-        **({f"{name}-seconds.csv": files.csv_of_seconds(table)} if table.preset.kind == "table" else {}),
-        **files.data_of_figure(table),
-    }
     order, staying = _order(table), {_place(row) for row in kept}
-    texts = {
-        f"{name}.md": markdown([title, *drawing, *blocks, *how, *seconds_blocks(whole, level=2)]),
-        **{file: _merged(folder / file, text, order, staying) for file, text in data.items()},
-        **{figure.file: figure.svg for figure in drawing},
-    }
+    data = {f: _merged(folder / f, text, order, staying) for f, text in files.data_of(table).items()}
+    if summary := files.csv_of_summary(whole):
+        data[f"{name}-summary.csv"] = summary
+    texts = {**_page(whole, _made(table, kept, command, folder / f"{name}.md")), **data}
     return [write_atomically(folder / file, text) for file, text in texts.items()]
+
+
+def write_pages(folder: Path) -> list[Path]:
+    """Write the page and the figure of every preset whose run files are in the folder anew, from these files.
+
+    A page whose run files have other axes than the preset of today stays as it is.
+    """
+    heads = {name: read_lines(folder / f"{name}-runs.csv")[:1] for name in preset_titles()}
+    names = [name for name, head in heads.items() if head and set(read_preset(name).axes) <= set(head[0])]
+    texts = {file: text for name in names for file, text in page_of(folder, name).items()}
+    return [write_atomically(folder / file, text) for file, text in texts.items()]
+
+
+def page_of(folder: Path, name: str) -> dict[str, str]:
+    """File name -> text, of the page of a preset and its figure, from the CSV files of a folder.
+
+    Columns that the preset no longer has stay in the CSV files only.
+    """
+    return _page(read_table(folder, read_preset(name)), _made_before(folder / f"{name}.md"))
+
+
+def _page(table: Table, how: Sequence[Block]) -> dict[str, str]:
+    """File name -> text, of the page and its figure."""
+    (title, *blocks), drawing = table_blocks(table), files.drawing_of(table)
+    text = markdown([title, *drawing, *blocks, Heading(2, "How it was made"), *how])
+    return {f"{table.preset.name}.md": text, **{figure.file: figure.svg for figure in drawing}}
 
 
 def kept_rows(table: Table, folder: Path) -> list[Row]:
     """Rows that stand in the folder with more runs than here."""
+    if table.preset.kind == "releases":  # lines are put together one by one
+        return []
     preset, here = table.preset, {_place(row): row.runs for row in table.rows}
     kept = [row for row in read_table(folder, preset).rows if row.runs > here.get(_place(row), 0)]
     if not kept or (preset.kind == "table" and all(row.same_nodes for row in kept)):
@@ -103,21 +128,39 @@ def _made(table: Table, kept: Sequence[Row], command: str, page: Path) -> list[B
     versions = next((e.records[0].versions for row in table.rows for e in row.entries.values() if e.records), {})
     made = (
         f"Computing time: {clock(files.computing_seconds(table))} of one core. Machine: {os.cpu_count()} cores, "
-        f"{memory:.0f} GB, {platform.machine()}, no GPU. " + ", ".join(f"{k} {v}" for k, v in versions.items()) + "."
+        f"{memory:.0f} GB, {platform.machine()}, no GPU. "
+        + ", ".join(f"{k} {v}" for k, v in versions.items())
+        + _commit()
     )
     if not kept:
         return [Command(command), paragraph(made)]
     whole, staying = _put_together(table, kept), {_place(row) for row in kept}
     names = ", ".join(" ".join(axis_cells(whole, row)) for row in table.rows if row.runs and _place(row) not in staying)
-    before = MADE.search(page.read_text(encoding="utf-8")) if page.exists() else None
-    earlier: list[Block] = [
-        Command(words.strip()) if words.startswith("    ") else paragraph(words)
-        for words in (before[1].split("\n\n") if before else [])
-    ]
+    earlier = _made_before(page)
     if not names:  # nothing here is new
         return earlier
     before_that = paragraph("Earlier, the rows that are not named above:")
     return [Command(command), paragraph(f"Rows: {names}. {made}"), before_that, *earlier]
+
+
+def _made_before(page: Path) -> list[Block]:
+    """How a page that is there says it was made."""
+    before = MADE.search(page.read_text(encoding="utf-8")) if page.exists() else None
+    return [
+        Command(words.strip()) if words.startswith("    ") else paragraph(words)
+        for words in (before[1].split("\n\n") if before else [])
+    ]
+
+
+def _commit() -> str:
+    """The end of the sentence on versions: the commit of this code, where it is a checkout."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        head = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=True)
+        changed = subprocess.run([*git, "status", "--porcelain", "."], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "."
+    return f", commit {head.stdout.strip()}{' with changes' if changed.stdout else ''}."
 
 
 def publish_archive(store: Store, file: Path, folder: Path) -> list[Path]:

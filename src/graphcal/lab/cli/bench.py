@@ -19,9 +19,11 @@ def bench(
     preset: str = typer.Argument(
         ...,
         autocompletion=complete_preset,
-        help="A preset (`graphcal bench list`), a file of your own (mine.toml), or `status`, `archive`, `audit`.",
+        help="A preset (`graphcal bench list`), a file of your own (mine.toml), or `status`, `archive`, `audit`, `pages`.",
     ),
-    folder: Path = typer.Argument(None, help="With `status` and `archive`: the folder. With `audit`: the archive."),
+    folder: Path = typer.Argument(
+        None, help="With `status`, `archive` and `pages`: the folder. With `audit`: the archive."
+    ),
     only: list[str] = typer.Option(
         [],
         metavar="AXIS=VALUE,...",
@@ -59,6 +61,7 @@ def bench(
     graphcal bench status graphcal-bench
     graphcal bench archive graphcal-bench --publish results  # all predictions
     graphcal bench audit graphcal-bench/archive.zip          # every score again
+    graphcal bench pages results                             # pages from CSV files
 
     Kill it at any moment and give the same command again: only the cells in flight are lost.
     """  # fmt: skip
@@ -71,6 +74,8 @@ def bench(
         return _archive(folder or out, publish, console)
     if preset == "audit":
         return _audit(folder or out / "archive.zip", against, console)
+    if preset == "pages":
+        return _pages(folder or against, console)
     from graphcal.lab.bench.engines import engine_of
     from graphcal.lab.bench.session import Session
 
@@ -154,9 +159,16 @@ def _audit(file: Path, against: Path, console: Any) -> None:
         raise typer.Exit(1)
 
 
+def _pages(folder: Path, console: Any) -> None:
+    from graphcal.lab.bench.publication import write_pages
+
+    for path in write_pages(folder):
+        console.print(str(path), highlight=False, markup=False)
+
+
 def _estimate(session: Session, workers: int, console: Any) -> None:
+    from graphcal.lab.bench.records import jobs_of
     from graphcal.lab.bench.session import clock, guess
-    from graphcal.lab.bench.spec import jobs_of
 
     todo, left = session.todo(), session.seconds_left()
     trainings = {group.key for cell in todo for group in cell.groups}

@@ -99,9 +99,7 @@ class PublishedEntry:
 def read_cells(folder: Path) -> list[Compared]:
     """Every cell of the paper's six tables that has both our value and a published one."""
     compared = []
-    for path in sorted(folder.glob("table-*.csv")):
-        if path.name.endswith("-runs.csv"):
-            continue
+    for path in sorted(path for name in ORDER if (path := folder / f"{name}.csv").exists()):
         metric = read_preset(path.stem).metric
         with path.open(encoding="utf-8") as file:
             lines = [line for line in csv.DictReader(file) if line["published_mean"] and int(line["runs"]) > 1]

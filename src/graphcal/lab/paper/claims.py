@@ -28,7 +28,8 @@ import typer
 from graphcal.files import read_toml
 from graphcal.lab.bench.comparisons import bias
 from graphcal.lab.bench.document import Block, Grid, Heading, cells, markdown, paragraph
-from graphcal.lab.paper.run_files import RunFiles, write_or_check
+from graphcal.lab.paper.details import detail_lines
+from graphcal.lab.paper.run_files import RunFiles, printed_means, write_or_check
 from graphcal.metrics.names import metric_of
 
 HOLDS, PART, NOT, OPEN, UNTESTED = "holds", "holds in part", "does not hold", "not decided", "cannot be tested"
@@ -42,19 +43,6 @@ Gaps = list[tuple[str, float]]  # (graph, difference), positive: speaks for the 
 def read_claims() -> dict[str, Any]:
     with resources.as_file(resources.files("graphcal.lab.paper") / "claims.toml") as path:
         return read_toml(path)
-
-
-@cache
-def _published() -> dict[str, Any]:
-    with resources.as_file(resources.files("graphcal.lab.paper") / "published.toml") as path:
-        return read_toml(path)
-
-
-def printed_means(table: str, column: str, graphs: Sequence[str] = ()) -> np.ndarray:
-    """A column of a table of the paper, as printed, in the order of its rows; rows that lack it are left out."""
-    tree = _published()[table]
-    rows = [row for graph, rates in tree.items() if not graphs or graph in graphs for row in rates.values()]
-    return np.array([row[column][0] for row in rows if column in row])
 
 
 # --------------------------------------------------------------------------------------------------------------- the rule
@@ -249,6 +237,8 @@ def claims(folder: Path) -> str:
             "src/graphcal/lab/paper/claims.toml; the command in the last column remakes the run files."
         ),
         grid_of_claims(runs),
+        Heading(2, "In figures"),
+        paragraph("\n".join(f"{number}. {line}" for number, line in enumerate(detail_lines(runs), 1))),
     ]
     return markdown(blocks)
 

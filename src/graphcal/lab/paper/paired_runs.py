@@ -27,7 +27,8 @@ import typer
 from scipy import stats
 
 from graphcal.lab.bench.comparisons import LEVEL
-from graphcal.lab.bench.document import Block, Grid, Heading, cells, markdown, paragraph
+from graphcal.lab.bench.document import Block, Grid, Heading, Text, cells, markdown, paragraph
+from graphcal.lab.bench.presets import preset_titles, read_preset
 from graphcal.lab.paper.run_files import Row, RunFiles, write_or_check
 from graphcal.metrics.comparison import holm
 from graphcal.metrics.names import metric_of
@@ -111,8 +112,7 @@ def _counted(tests: list[PairedRuns], metric: str) -> str:
 
 
 def _title(metric: str) -> str:
-    name = metric.removeprefix("all_")
-    return metric_of(name).title + ("" if name == metric else ", all unlabelled nodes")
+    return metric_of(metric.removeprefix("all_")).title
 
 
 def page(runs: RunFiles, tests: list[PairedRuns]) -> str:
@@ -128,25 +128,29 @@ def page(runs: RunFiles, tests: list[PairedRuns]) -> str:
             "Made by `python -m graphcal.lab.paper.paired_runs`; every p-value is in paired-runs.csv."
         ),
     ]
-    for table, metrics in TABLES.items():
-        mine = [test for test in tests if test.table == table]
-        titles = runs.titles(table)
-        overlap = runs.splits(table, rows_of(runs, table)) > 1
-        splits = "; each run has another split, and these overlap" if overlap else ""
-        blocks.append(Heading(2, table))
-        body = []
-        for method in dict.fromkeys(test.method for test in mine):
-            of = [test for test in mine if test.method == method]
-            reference = titles[of[0].reference]
-            counts = [_counted([test for test in of if test.metric == metric], metric) for metric in metrics]
-            rows = len({test.row for test in of})
-            body.append(cells([titles[method], reference, str(rows), *counts]))
-        header = ["method", "against", "rows", *map(_title, metrics)]
-        blocks += [
-            Grid(header, body, (0, 1)),
-            paragraph(f"Mean difference (rows better ✓, rows worse ✗, 5 %){splits}."),
-        ]
+    for metrics, title in ((ON_TEST, "Test nodes"), (ON_ALL, "All unlabelled nodes")):
+        tables = [table for table in TABLES if TABLES[table] == metrics and table in preset_titles()]
+        body = [line for table in tables for line in _lines(runs, table, tests)]
+        header = ["table", "method", "against", "rows", *map(_title, metrics)]
+        blocks += [Heading(2, title), Grid(header, body, (0, 1, 2))]
+    overlap = [t for t in TABLES if t in preset_titles() and runs.splits(t, rows_of(runs, t)) > 1]
+    blocks.append(
+        paragraph(
+            "Mean difference (rows better ✓, rows worse ✗, 5 %). Each run has another split, and these overlap, in "
+            f"{', '.join(overlap)}."
+        )
+    )
     return markdown(blocks)
+
+
+def _lines(runs: RunFiles, table: str, tests: list[PairedRuns]) -> Iterator[list[Text]]:
+    """A line of the page for each method that the preset still has."""
+    titles, methods = runs.titles(table), read_preset(table).methods
+    mine = [test for test in tests if test.table == table and test.method in methods]
+    for method in dict.fromkeys(test.method for test in mine):
+        of = [test for test in mine if test.method == method]
+        counts = [_counted([test for test in of if test.metric == metric], metric) for metric in TABLES[table]]
+        yield cells([table, titles[method], titles[of[0].reference], str(len({test.row for test in of})), *counts])
 
 
 def main(

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from graphcal.files import write_atomically
+from graphcal.files import read_toml, write_atomically
 from graphcal.metrics.names import metric_of
 
 Row = tuple[tuple[str, str], ...]  # (axis, value) in the order of the file
@@ -92,6 +94,19 @@ class RunFiles:
             lines = list(csv.DictReader(file))
         parts = ("train", "search", "fit", "apply")
         return {(line["dataset"], line["method"]): sum(float(line[part]) for part in parts) for line in lines}
+
+
+@cache
+def _published() -> dict[str, Any]:
+    with resources.as_file(resources.files("graphcal.lab.paper") / "published.toml") as path:
+        return read_toml(path)
+
+
+def printed_means(table: str, column: str, graphs: Sequence[str] = ()) -> np.ndarray:
+    """A column of a table of the paper, as printed, in the order of its rows; rows that lack it are left out."""
+    tree = _published()[table]
+    rows = [row for graph, rates in tree.items() if not graphs or graph in graphs for row in rates.values()]
+    return np.array([row[column][0] for row in rows if column in row])
 
 
 def _several(value: object) -> set[str]:
