@@ -49,8 +49,12 @@ def publish(table: Table, command: str, folder: Path) -> list[Path]:
 
 
 def write_pages(folder: Path) -> list[Path]:
-    """Write the page and the figure of every preset whose run files are in the folder anew, from these files."""
-    names = [name for name in preset_titles() if (folder / f"{name}-runs.csv").exists()]
+    """Write the page and the figure of every preset whose run files are in the folder anew, from these files.
+
+    A page whose run files have other axes than the preset of today stays as it is.
+    """
+    heads = {name: read_lines(folder / f"{name}-runs.csv")[:1] for name in preset_titles()}
+    names = [name for name, head in heads.items() if head and set(read_preset(name).axes) <= set(head[0])]
     texts = {file: text for name in names for file, text in page_of(folder, name).items()}
     return [write_atomically(folder / file, text) for file, text in texts.items()]
 
