@@ -26,6 +26,7 @@ from graphcal.decisions.counts import Count, count, event_class, grouped
 from graphcal.decisions.thresholds import certified_set, nested_sets
 from graphcal.files import sha256_of, write_atomically
 from graphcal.methods import GraphScaling
+from graphcal.study import Study
 from graphcal.tables.edges import read_edges, remark_on_direction
 from graphcal.tables.reading import PredictionTable
 from graphcal.text import plural, summary_html, summary_text
@@ -185,7 +186,8 @@ def count_rows(
     graph.class_names = list(table.classes)
     out = Outputs(table.logits, graph)
     notes += labelled_note(table, out)
-    calibration = GraphScaling(sets=True).fit(out, on=fit)
+    study = Study.of([out], {"graph-scaling": GraphScaling(sets=True)}, on=fit)
+    calibration, out = study.fitted["graph-scaling"][0].calibration, study.outputs[0]
     calibration.fitted_on["table"] = {"kind": table.kind.name, "digits": None, "classes": list(table.classes)}
     values: Any = by if by in ("community", "prediction") else _texts(table.column(by))
     given = {name: _texts(table.column(name)) for name in groups}

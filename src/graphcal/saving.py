@@ -31,8 +31,9 @@ import torch
 from torch import Tensor, nn
 
 from graphcal import __version__
-from graphcal.core import Calibration, Outputs
+from graphcal.core import Calibration
 from graphcal.files import WORKING, check_memory, file_errors, tensor_checksum, write_atomically
+from graphcal.graphs import TracedSums
 
 if TYPE_CHECKING:
     from graphcal.serving import CalibratedModel
@@ -432,13 +433,11 @@ def trial(calibration: Calibration, path: Path) -> None:
     """Apply a restored calibration to three nodes: tensors of a wrong shape are found now, not at the first customer."""
     if calibration.needs.whole_graph or calibration.num_classes is None:
         return
-    from torch_geometric.data import Data
-
     classes = calibration.num_classes
     check_memory(path, 3 * classes * WORKING, f"three nodes of {classes:,} classes")
     logits = torch.linspace(-1, 1, 3 * classes).reshape(3, classes)
-    graph = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=3)
+    graph = TracedSums(torch.tensor([[0, 1], [1, 0]]), torch.zeros(3, dtype=torch.bool))
     with file_errors(path, f"a sound {type(calibration).__name__}"), torch.no_grad():
-        log_probs = calibration(Outputs(logits, graph))
+        log_probs = calibration.log_probs(logits, calibration.context(logits, graph))
     if log_probs.shape != logits.shape or not bool(torch.isfinite(log_probs).all()):
         raise ValueError(f"{path} is damaged: its {type(calibration).__name__} gives no log-probabilities")

@@ -7,7 +7,7 @@ summary over all its graphs in place of the grid:
     metrics = ["nll", "ece"]            # the columns of the means
     tested = ["nll", "ece"]             # compared by the exact sign-change test over graphs, Holm over the rivals, or nothing
     by = "labels"                       # an axis: NAME-summary.csv has the same for each of its values
-    section = [{ title = "...", where = { ... } }]   # parts of the rows; the page has the first one
+    section = [{ title = "...", where = { ... } }]   # in place of all rows: the rows of each pair of tables
     together = [["cora", "cora_ml"]]    # graphs that depend on each other: one difference in the test
     part = "untouched"                  # graphs that are also compared by themselves: their name ...
     where = { dataset = ["cs"] }        # ... and which they are
@@ -38,15 +38,17 @@ def summary_blocks(table: Table) -> list[Block]:
     if not summary or not any(entry.records for row in table.rows for entry in row.entries.values()):
         return []
     metrics = [m for m in summary["metrics"] if m != "label_limit"]  # which run files do not have
-    title, rows = sections_of(table)[0]
-    grids = [grid for grid in (means_of(table, rows, metrics), compared_of(table, rows)) if grid]
+    blocks: list[Block] = []
+    for title, rows in page_sections(table):
+        grids = (means_of(table, rows, metrics), compared_of(table, rows))
+        blocks += [Heading(2, title), *(grid for grid in grids if grid)]
     text = "Means: over the graphs that a method has, percent where a metric is a share."
-    if len(grids) > 1:
+    if summary.get("tested"):
         text += (
             f" Below: {_subject(table)}, mean over graphs on the runs both have; graphs in which it is better / worse; "
             f"p of the exact sign-change test over graphs, Holm over the methods; ✓ better, ✗ worse at {LEVEL:.0%}."
         )
-    return [Heading(2, title), *grids, paragraph(text)]
+    return [*blocks, paragraph(text)]
 
 
 def _subject(table: Table) -> str:
@@ -56,16 +58,18 @@ def _subject(table: Table) -> str:
     return f"the method minus {preset.title_of(preset.against)}"
 
 
+def page_sections(table: Table) -> list[tuple[str, Sequence[Row]]]:
+    """Titles and rows of the sections of the page: those that the preset names, or all rows."""
+    sections = table.preset.summary.get("section", ())
+    named = [(s["title"], [row for row in table.rows if matches(s["where"], row.axis_values)]) for s in sections]
+    return named or [(ALL_GRAPHS, table.rows)]
+
+
 def sections_of(table: Table) -> list[tuple[str, Sequence[Row]]]:
-    """Titles and rows of the sections of NAME-summary.csv: all rows, and those of each value of the axis ``by``."""
+    """Titles and rows of the sections of NAME-summary.csv: those of the page, and of each value of the axis ``by``."""
     by = table.preset.summary.get("by", "")
     values = list(dict.fromkeys(row.axis_values[by] for row in table.rows)) if by else []
-    sections: list[tuple[str, Sequence[Row]]] = [(ALL_GRAPHS, table.rows)]
-    if "section" in table.preset.summary:
-        sections = [
-            (s["title"], [row for row in table.rows if matches(s["where"], row.axis_values)])
-            for s in table.preset.summary["section"]
-        ]
+    sections = page_sections(table)
     if len(values) > 1:
         sections += [(f"{by} {value}", [row for row in table.rows if row.axis_values[by] == value]) for value in values]
     return sections

@@ -37,7 +37,7 @@ MADE = re.compile(r"^## How it was made\n\n(.+?)(?=\n\n## |\s*\Z)", re.MULTILINE
 def publish(table: Table, command: str, folder: Path) -> list[Path]:
     """The table for people, with the command that makes it, the time it took and the machine's shape; and its data."""
     if table.preset.kind == "releases":
-        return publish_releases(table, command, folder)
+        return publish_releases(table, _made(table, [], command, folder / f"{table.preset.name}.md"), folder)
     name, kept = table.preset.name, kept_rows(table, folder)
     whole = _put_together(table, kept)
     order, staying = _order(table), {_place(row) for row in kept}
@@ -49,8 +49,12 @@ def publish(table: Table, command: str, folder: Path) -> list[Path]:
 
 
 def write_pages(folder: Path) -> list[Path]:
-    """Write the page and the figure of every preset whose run files are in the folder anew, from these files."""
-    names = [name for name in preset_titles() if (folder / f"{name}-runs.csv").exists()]
+    """Write the page and the figure of every preset whose run files are in the folder anew, from these files.
+
+    A page whose run files have other axes than the preset of today stays as it is.
+    """
+    heads = {name: read_lines(folder / f"{name}-runs.csv")[:1] for name in preset_titles()}
+    names = [name for name, head in heads.items() if head and set(read_preset(name).axes) <= set(head[0])]
     texts = {file: text for name in names for file, text in page_of(folder, name).items()}
     return [write_atomically(folder / file, text) for file, text in texts.items()]
 

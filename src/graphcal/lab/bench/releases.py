@@ -199,6 +199,8 @@ def _counted(calibration: Any, out: Outputs, y: Tensor, nodes: Tensor) -> Served
     member = matrix.multiply(nodes.numpy()[None, :]).tocsr()
     member.eliminate_zeros()
     member = member[np.diff(member.indptr) >= SMALLEST_SET]
+    if not member.shape[0]:
+        return {"sets": 0}
     moments = EventModel.of(calibration, out, "error").moments(member)
     low, high = moments.interval(0.95)
     errors = member @ wrong.astype(float)
