@@ -29,9 +29,18 @@ from graphcal.core import FinalLayer, Outputs
 from graphcal.files import write_atomically
 from graphcal.lab.bench.engines import Engine, JobResult, Tick
 from graphcal.lab.bench.expansion import recipe_class
-from graphcal.lab.bench.records import Record, Store, read_checked, with_checksum
+from graphcal.lab.bench.records import (
+    Cell,
+    Job,
+    Record,
+    RunId,
+    Store,
+    TrainingGroup,
+    canonical,
+    read_checked,
+    with_checksum,
+)
 from graphcal.lab.bench.releases import STORED, ServedRow, next_release, serve, windows
-from graphcal.lab.bench.spec import Cell, Job, RunId, TrainingGroup, canonical
 from graphcal.lab.datasets import load
 from graphcal.lab.models import BACKBONES, ModelConfig, Replicas, TrainedGNN
 from graphcal.lab.training import Replica, Run, Training, train_replicas
@@ -244,7 +253,9 @@ def compute(cell: Cell, models: Mapping[str, Models], graph: Data) -> tuple[Reco
     }
     kept = test.nonzero().flatten()
     if cell.serve:
+        started = time.process_time()
         result["served"] = _serve(cell, best, models[best.group.key], graph)
+        seconds["serve"] = time.process_time() - started
         kept = kept[:: max(1, len(kept) // STORED)]
     return Record(cell.to_dict(), result, seconds, installed_versions()), log_probs[kept], y[kept]
 

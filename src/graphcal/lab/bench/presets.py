@@ -281,8 +281,9 @@ def _methods(preset: str, wanted: Sequence[str] | str, defined: Mapping[str, Any
     from graphcal.methods import CALIBRATORS
 
     if "plugins" in wanted and wanted != "all":
-        others = [name for name, point in announced("calibrator").items() if not point.module.startswith("graphcal.")]
-        wanted = [*(name for name in wanted if name != "plugins"), *sorted(others)]
+        points = announced("calibrator")
+        plugins = sorted(name for name in points if not points[name].module.startswith("graphcal."))
+        wanted = [*(name for name in wanted if name != "plugins"), *plugins]
     if "all" in ([wanted] if isinstance(wanted, str) else wanted):  # those of this library, and what is named beside
         others = _methods(preset, [name for name in wanted if name != "all"], defined) if wanted != "all" else {}
         points = announced("calibrator")
