@@ -81,7 +81,7 @@ class WindowAccuracy:
 
     @property
     def unseen(self) -> str:
-        """What no estimate without labels can show."""
+        """Limit of an estimate without labels: what it cannot show."""
         return UNSEEN
 
     @property
@@ -287,7 +287,7 @@ class _View:
         like = np.ones(len(self.labelled_pred), bool) if of_prediction is None else self.labelled_pred == of_prediction
         like = like if like.sum() >= FEWEST else np.ones_like(like)
         variance = model.held_out * (1 - model.held_out)
-        open_ = nodes & ~model.known
+        open_ = nodes & ~model.observed
         if not open_.any():
             return moments, 0.0, 0
         shift = [

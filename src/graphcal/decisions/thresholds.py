@@ -105,7 +105,7 @@ class NestedSets:
 
     @property
     def by_chance_only(self) -> bool:
-        """Whether nothing but inclusion probabilities is known of the draw."""
+        """Return whether only inclusion probabilities are known of the draw."""
         return self.weighted is not None and self.others is None
 
 

@@ -33,7 +33,7 @@ import torch
 from numpy.typing import NDArray
 
 from graphcal.communities import communities
-from graphcal.core import Outputs, blinded
+from graphcal.core import Outputs, hide_test_labels
 from graphcal.decisions.estimates import estimate
 from graphcal.files import write_atomically
 from graphcal.graphs import structure
@@ -119,7 +119,7 @@ def rows_of(graph: str, split: int, mode: str) -> Iterator[dict[str, Any]]:
         on = torch.zeros(len(y), dtype=torch.bool)
         on[labelled] = True
         seen.val_mask, seen.test_mask = on, ~on & ~data.train_mask
-        view = replace(out, graph=blinded(seen))
+        view = replace(out, graph=hide_test_labels(seen))
         calibration = GraphScaling(sets=True, predictions=mode).fit(view, on=on)  # type: ignore[arg-type]
         with torch.no_grad():
             conf, pred = TemperatureScaling().fit(view, on=on)(view).double().exp().max(1)
