@@ -120,7 +120,7 @@ def rows_of(graph: str, split: int, mode: str) -> Iterator[dict[str, Any]]:
         on[labelled] = True
         seen.val_mask, seen.test_mask = on, ~on & ~data.train_mask
         view = replace(out, graph=blinded(seen))
-        calibration = GraphScaling(sets=True, predictions=mode).fit(view, on=on)  # type: ignore[arg-type]
+        calibration = GraphScaling(sets=True, predictions=mode).fit(view, on=on)
         with torch.no_grad():
             conf, pred = TemperatureScaling().fit(view, on=on)(view).double().exp().max(1)
             right = (calibration(view).argmax(1) == data.y).numpy()
@@ -196,6 +196,8 @@ def page(rows: list[dict[str, Any]]) -> str:
     parts = [HEAD.format(windows=len(rows), graphs=len(graphs))]
     for mode, name in zip(MODES, ("Predictions of the model", "Predictions that calibration may change")):
         some = [row for row in rows if row["predictions"] == mode]
+        if not some:
+            continue
         three = [row for row in some if row["shift"] != "prior"]
         parts += [f"## {name}\n", title.format("shift")]
         for shift in SHIFTS:
