@@ -385,11 +385,13 @@ Remake: `python benchmarks/alerts.py --out results`. Every figure is of unlabell
 
 ## What each tool says about the {CAPACITY} highest rows
 
-Each table {TABLES} times ({EDGE_TABLES} with edges), with new labels. *Says* and *in truth*: mean precision of the {CAPACITY} rows
-that are sent. *Error*: mean distance of the two in points. *Interval holds*: tables in which the truth lies in the 95 % interval;
-*width* is its median, in points. *Promises {target}*: tables in which the tool names rows with at least this precision; *rows*:
-how many; *broken*: in how many of these tables it is lower. graphcal and MAPIE promise it with 95 % certainty; for the others it is the largest set that
-they expect to reach it. *Seconds*: processor time of one table, imports excluded.{left_out}
+Each table {TABLES} times ({EDGE_TABLES} with edges), with new labels.
+
+- *says*, *in truth*: mean precision of the {CAPACITY} rows that are sent; *error*: mean distance of the two in points;
+- *interval holds*: tables in which the truth lies in the 95 % interval; *width*: its median, in points;
+- *promises {target}*: tables in which the tool names rows with at least this precision; *rows*: how many; *broken*: in how many
+  of these tables it is lower. graphcal and MAPIE promise it with 95 % certainty; the others expect it;
+- *seconds*: processor time of one table, imports excluded.{left_out}
 {chr(10).join(comparison_lines(compared))}
 
 MAPIE and scikit-learn take labels as a random draw. graphcal compares labelled rows with the others first: where they were picked
@@ -403,8 +405,8 @@ the labelled period are parts of the table that `graphcal alerts` read. June and
 
 {chr(10).join(window_lines(windows))}
 
-"More high scores" keeps what a score means, and the estimate follows. "Positives fall, scores do not" cannot be seen by anyone
-without labels of the window; `watch` tests the expected precision as soon as there are some.
+"More high scores" keeps what a score means; it is announced all the same. "Positives fall, scores do not" cannot be seen by
+anyone without labels of the window; `watch` tests the expected precision as soon as there are some.
 {"Debian: model and labels from bullseye, windows from bookworm." if debian else "Debian was not run: its files were not there."}
 """
 

@@ -18,6 +18,7 @@ import torch
 
 import graphcal
 from graphcal.core import Calibration
+from graphcal.decisions.counts import Count, overview
 from graphcal.decisions.outcomes import Backtest, backtest
 from graphcal.files import sha256_of, write_atomically
 from graphcal.graphs import class_name, node_name
@@ -126,6 +127,9 @@ class Results:
     calibration: Calibration = field(repr=False)  # of the chosen method
     write_calibrated: Callable[[Path], Path] = field(repr=False)
     reference: Mapping[str, Any] = field(repr=False)  # predictions now, for `graphcal watch`
+    counts: tuple[
+        Count, ...
+    ] = ()  # of errors in predicted classes and slices, where the calibration was fitted with sets=True
     command: str = ""
     schema: int = SCHEMA
 
@@ -154,6 +158,7 @@ class Results:
             "choice": {"reason": self.choice.reason, "held_out_nll": self.choice.held_out_nll},
             "methods": {name: method.to_dict() for name, method in self.methods.items()},
             "map": None if self.map is None else dict(self.map),
+            **({"counts": [one.to_dict() for one in self.counts]} if self.counts else {}),
         }
         sentence = wording.backtest_sentence(facts)
         words = {
@@ -245,6 +250,7 @@ def results_of(
         calibration=study.fitted[name][0].calibration,
         write_calibrated=write_calibrated,
         reference=reference_summary(served[~graph.train_mask], decision=None if trial is None else trial.decision),
+        counts=tuple(overview(study.fitted[name][0].calibration, study.outputs[0])),
     )
 
 

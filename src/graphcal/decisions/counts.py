@@ -40,6 +40,7 @@ Array = NDArray[Any]
 INFLATION = 4 / 3
 MOST_SPREAD = 0.9  # variance as a share of the largest possible
 SETS_AT_ONCE = 1000
+FIFTHS = 5
 COMMUNITY = RESOLUTIONS.index(5.0)  # of by="community"
 
 
@@ -298,6 +299,22 @@ def count(
     if by is not None:
         counts.sort(key=lambda one: -one.expected)
     return counts if many else counts[0]
+
+
+def overview(calibration: Calibration, out: Outputs) -> list[Count]:
+    """Errors of every predicted class and of fifths by confidence and degree, for a report; empty without refits."""
+    if getattr(calibration, "sets", None) is None:
+        return []
+    with torch.no_grad():
+        values = {"confidence": calibration(out).amax(1).cpu().numpy()}
+    if out.graph.get("edge_index") is not None:
+        values["degree"] = structure(out.graph).degree.cpu().numpy()
+    matrix, names, _ = grouped(calibration, out, "prediction")
+    parts, names = [matrix], [f"predicted {name}" for name in names]
+    for by, value in values.items():
+        parts.append(set_matrix(np.array_split(np.argsort(value, kind="stable"), FIFTHS), out.num_nodes))
+        names += [f"{by}, {rank} fifth" for rank in ("lowest", "second", "third", "fourth", "highest")]
+    return counts_of(EventModel.of(calibration, out).moments(sp.vstack(parts, format="csr")), 0.95, names)
 
 
 def counts_of(moments: Moments, certainty: float, names: Sequence[str] | None = None) -> list[Count]:

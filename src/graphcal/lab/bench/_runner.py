@@ -30,9 +30,18 @@ from graphcal.core import FinalLayer, Outputs
 from graphcal.files import write_atomically
 from graphcal.lab.bench.engines import Engine, JobResult, Tick
 from graphcal.lab.bench.expansion import recipe_class
-from graphcal.lab.bench.records import Record, Store, read_checked, with_checksum
+from graphcal.lab.bench.records import (
+    Cell,
+    Job,
+    Record,
+    RunId,
+    Store,
+    TrainingGroup,
+    canonical,
+    read_checked,
+    with_checksum,
+)
 from graphcal.lab.bench.releases import STORED, ServedRow, next_release, serve, windows
-from graphcal.lab.bench.spec import Cell, Job, RunId, TrainingGroup, canonical
 from graphcal.lab.datasets import load
 from graphcal.lab.models import BACKBONES, ModelConfig, Replicas, TrainedGNN
 from graphcal.lab.training import Replica, Run, Training, train_replicas
@@ -164,7 +173,7 @@ def _served(base: TrainingGroup, path: Path, number: int, release: str) -> Outpu
 
 
 @dataclass(frozen=True)
-class Tried:
+class Candidate:
     """A cell's calibrator on one candidate training, and what validation says of it."""
 
     group: TrainingGroup
@@ -183,14 +192,14 @@ class Tried:
         return one
 
 
-def try_group(cell: Cell, group: TrainingGroup, models: Models, graph: Data) -> Tried:
+def try_group(cell: Cell, group: TrainingGroup, models: Models, graph: Data) -> Candidate:
     """Fit the cell's calibrator on the validation nodes of one candidate; seconds are those of one core."""
     out = models.on(cell.run, graph, keep=bool(cell.serve))
     stop = {"val": graph.val_mask, "train": graph.train_mask, "none": None}[cell.stop]
     recipe = recipe_class(cell.calibrator)(**cell.settings)
     study = Study.of([out], {cell.calibrator: recipe}, on=graph.val_mask, stop=stop, clock=time.process_time)
     ((validation,),) = study.scores(graph.val_mask, cell.bins).values()
-    return Tried(group, models.seconds, study, validation)
+    return Candidate(group, models.seconds, study, validation)
 
 
 def with_fitting_nodes(graph: Data, count: int, seed: int) -> Data:
@@ -245,12 +254,14 @@ def compute(cell: Cell, models: Mapping[str, Models], graph: Data) -> tuple[Reco
     }
     kept = test.nonzero().flatten()
     if cell.serve:
+        started = time.process_time()
         result["served"] = _serve(cell, best, models[best.group.key], graph)
+        seconds["serve"] = time.process_time() - started
         kept = kept[:: max(1, len(kept) // STORED)]
     return Record(cell.to_dict(), result, seconds, installed_versions()), log_probs[kept], y[kept]
 
 
-def _serve(cell: Cell, tried: Tried, models: Models, graph: Data) -> list[ServedRow]:
+def _serve(cell: Cell, tried: Candidate, models: Models, graph: Data) -> list[ServedRow]:
     following = next_release(cell.group.dataset, cell.serve)
     split = windows(graph, following, cell.run[0])
     out = models.elsewhere[cell.run](cell.serve)

@@ -20,7 +20,7 @@ from typing import Any
 
 from graphcal.files import RUNS, sha256_of
 from graphcal.lab.bench.presets import Preset, matches
-from graphcal.lab.bench.spec import Cell, RunId, TrainingGroup
+from graphcal.lab.bench.records import Cell, RunId, TrainingGroup
 from graphcal.lab.datasets.protocols import PROTOCOLS
 from graphcal.lab.training import Retraining, Training, published
 from graphcal.methods import CALIBRATORS

@@ -216,12 +216,11 @@ Remake: `python -m graphcal.lab.bench.label_free --out DIR --write results` (res
 
 `graphcal.estimate` against mean confidence after temperature scaling (TS), CBPE (isotonic regression), ATC and DoC: mean absolute
 error of the accuracy of a window, in points; then the share of 90 % intervals that hold the accuracy, and their mean half-width
-in points, without and with the term for windows that differ. {windows} windows of {graphs} graphs, GCN, at most 500 labels. Labels
-are a random draw of all nodes (no shift, prior), or of one half of the communities or of the degrees, while windows lie in the other
-half, so that labels and windows have no degree or community in common. In `prior`, windows are thinned by class; nobody told the
-estimates. "Predictions of the model": all estimates are about the model's own predictions. "Predictions that calibration may
-change": `graphcal` is about the changed ones, the others are about the model's. The rule was set before, on other runs; nothing
-was chosen here. Windows of one graph share a model.
+in points, without and with the term for windows that differ. {windows} windows of {graphs} graphs, GCN, at most 500 labels.
+Labels are a random draw of all nodes (no shift, prior), or of one half of the communities or of the degrees, while windows lie
+in the other half. In `prior`, windows are thinned by class; nobody told the estimates. "Predictions of the model": all estimates
+are about the model's own predictions. "Predictions that calibration may change": `graphcal` is about the changed ones, the others
+are about the model's. The rule was set before, on other runs; nothing was chosen here. Windows of one graph share a model.
 """
 
 

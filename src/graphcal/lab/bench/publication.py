@@ -37,7 +37,7 @@ MADE = re.compile(r"^## How it was made\n\n(.+?)(?=\n\n## |\s*\Z)", re.MULTILINE
 def publish(table: Table, command: str, folder: Path) -> list[Path]:
     """The table for people, with the command that makes it, the time it took and the machine's shape; and its data."""
     if table.preset.kind == "releases":
-        return publish_releases(table, command, folder)
+        return publish_releases(table, _made(table, [], command, folder / f"{table.preset.name}.md"), folder)
     name, kept = table.preset.name, kept_rows(table, folder)
     whole = _put_together(table, kept)
     order, staying = _order(table), {_place(row) for row in kept}

@@ -7,7 +7,7 @@ depends on splits and backbones, not how it carries over to other graphs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,10 +16,9 @@ from matplotlib.figure import Figure
 
 from graphcal.files import write_atomically
 from graphcal.lab.bench.comparisons import over_graphs
-from graphcal.lab.bench.document import Block, Command, Drawing, Grid, Heading, cells, markdown, paragraph
-from graphcal.lab.bench.files import computing_seconds, csv_text, read_lines
+from graphcal.lab.bench.document import Block, Drawing, Grid, Heading, cells, markdown, paragraph
+from graphcal.lab.bench.files import csv_text, read_lines
 from graphcal.lab.bench.releases import NEW_LABELS, served_rows
-from graphcal.lab.bench.session import clock
 from graphcal.lab.bench.tabulation import Table
 from graphcal.metrics.comparison import holm
 from graphcal.plots import svg
@@ -28,6 +27,7 @@ COLUMNS = (
     "dataset", "next", "backbone", "method", "split", "window", "labels", "nodes", "accuracy", "confidence", "nll", "brier",
     "ece", "ece_floor", "worst_slice", "decided_5", "error_5", "decided_10", "error_10", "watch", "watch_auc", "watch_labelled",
     "sets", "sets_held", "sets_held_independent",
+    "estimated", "estimated_low", "estimated_high",
 )  # fmt: skip
 KEY = COLUMNS[:7]
 Line = Mapping[str, str]
@@ -100,7 +100,7 @@ def _nats(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def leaderboard(lines: Sequence[Line], title: Callable[[str], str] = str) -> Grid:
+def leaderboard(lines: Sequence[Line]) -> Grid:
     """Methods by NLL on release t + 1 as saved."""
     data = Windows(lines)
     ranked = sorted(data.methods, key=lambda m: data.mean(m, "all", "nll") or 9.0)
@@ -113,7 +113,7 @@ def leaderboard(lines: Sequence[Line], title: Callable[[str], str] = str) -> Gri
         held = [data.kept(m, "all", target) for target in (5, 10)]
         body.append(
             cells([
-                str(rank), title(m), str(len(data.values(m, "all", "nll"))), _nats(now), _nats(served),
+                str(rank), m, str(len(data.values(m, "all", "nll"))), _nats(now), _nats(served),
                 "" if rank == 1 else f"{fmean(gaps[m]):+.3f}", "" if rank == 1 else f"{chances[m]:.3f}",
                 f"{_percent(data.mean(m, 'all', 'ece'))} ({_percent(floor)})", _percent(data.mean(m, "all", "worst_slice")),
                 _percent(data.mean(m, "all", "decided_5")), _percent(data.mean(m, "all", "decided_10")),
@@ -127,7 +127,7 @@ def leaderboard(lines: Sequence[Line], title: Callable[[str], str] = str) -> Gri
     return Grid(header, body, (1,))
 
 
-def survival(lines: Sequence[Line], title: Callable[[str], str] = str) -> Grid:
+def survival(lines: Sequence[Line]) -> Grid:
     """NLL and ECE of each window as saved, and on new nodes after refits."""
     data = Windows(lines)
     body = []
@@ -136,7 +136,7 @@ def survival(lines: Sequence[Line], title: Callable[[str], str] = str) -> Grid:
         ece = [_percent(data.mean(m, w, "ece")) for w in ("now", "old", "new")]
         refit = [_nats(data.mean(m, "new", "nll", k)) for k in NEW_LABELS[1:]]
         refit += [_percent(data.mean(m, "new", "ece", k)) for k in NEW_LABELS[1:]]
-        body.append(cells([title(m), *nll, *ece, *refit]))
+        body.append(cells([m, *nll, *ece, *refit]))
     header = [
         "method",
         "NLL now",
@@ -153,12 +153,12 @@ def survival(lines: Sequence[Line], title: Callable[[str], str] = str) -> Grid:
     return Grid(header, body)
 
 
-def promises(lines: Sequence[Line], title: Callable[[str], str] = str) -> Grid:
+def promises(lines: Sequence[Line]) -> Grid:
     """Runs that kept the promise of 5 % and 10 % errors, and the share decided."""
     data = Windows(lines)
     body = []
     for m in data.methods:
-        row = [title(m)]
+        row = [m]
         for target in (5, 10):
             row += [_percent(data.mean(m, w, f"decided_{target}")) for w in ("now", "new")]
             row += ["/".join(map(str, data.kept(m, w, target))) for w in ("now", "old", "new")]
@@ -222,13 +222,51 @@ def counted(lines: Sequence[Line]) -> list[Block]:
     return [Heading(2, "Counts of errors in communities"), Grid(header, body, (0, 1))] if body else []
 
 
-def blocks(lines: Sequence[Line], title: Callable[[str], str] = str) -> list[Block]:
+def estimated(lines: Sequence[Line]) -> Grid:
+    """Accuracy of each window without labels beside the truth."""
+    data = Windows(lines)
+    body = []
+    for m in data.methods:
+        for window in ("now", "old", "new", "all"):
+            truth, low, high, middle, conf = (
+                data.values(m, window, c)
+                for c in ("accuracy", "estimated_low", "estimated_high", "estimated", "confidence")
+            )
+            if middle:
+                held = sum(low[k] <= truth[k] <= high[k] for k in middle)
+                distance, naive = (fmean(abs(v[k] - truth[k]) for k in middle) for v in (middle, conf))
+                width = fmean(high[k] - low[k] for k in middle)
+                means = [_percent(fmean(v[k] for k in middle)) for v in (truth, middle)]
+                body.append(
+                    cells(
+                        [
+                            m,
+                            window,
+                            *means,
+                            _percent(width),
+                            f"{held}/{len(middle)}",
+                            _percent(distance),
+                            _percent(naive),
+                        ]
+                    )
+                )
+    header = [
+        "method",
+        "window",
+        "accuracy %",
+        "estimate %",
+        "width, points",
+        "interval holds",
+        "error, points",
+        "mean confidence, error",
+    ]
+    return Grid(header, body, (0, 1))
+
+
+def blocks(lines: Sequence[Line]) -> list[Block]:
+    """The two tables of the page; `promises`, `watched` and `counted` are in the documentation."""
     return [
-        Heading(2, "Leaderboard"), leaderboard(lines, title),
-        Heading(2, "Windows, as saved and after refits"), survival(lines, title),
-        Heading(2, "Decisions"), promises(lines, title),
-        Heading(2, "What watch said"), watched(lines),
-        *counted(lines),
+        Heading(2, "Leaderboard"), leaderboard(lines), Heading(2, "Windows, as saved and after refits"), survival(lines),
     ]  # fmt: skip
 
 
@@ -304,20 +342,17 @@ def _new_figure(data: Windows) -> Figure:
 # -------------------------------------------------------------------------------------------------------------- publication
 
 
-def publish_releases(table: Table, command: str, folder: Path) -> list[Path]:
+def publish_releases(table: Table, made: Sequence[Block], folder: Path) -> list[Path]:
     """Write NAME.md, NAME-windows.csv and the figures; lines of other methods and runs that stand there stay."""
     name = table.preset.name
     lines = with_older(lines_of(table), folder / f"{name}-windows.csv")
-    spent = (
-        f"Computing time of this part: {clock(computing_seconds(table))} of one core for training, fits and release t."
-    )
-    page = [
-        Heading(1, table.preset.title), paragraph(table.preset.caption), *blocks(lines), Heading(2, "How it was made"),
-        Command(command), paragraph(spent),
-    ]  # fmt: skip
     drawn = figures(lines, name)
+    page = [
+        Heading(1, table.preset.title), paragraph(table.preset.caption), *drawn, *blocks(lines),
+        Heading(2, "How it was made"), *made,
+    ]  # fmt: skip
     texts = {
-        f"{name}.md": markdown([*page[:2], *drawn, *page[2:]]),
+        f"{name}.md": markdown(page),
         f"{name}-windows.csv": csv_of(lines),
         **{figure.file: figure.svg for figure in drawn},
     }
