@@ -33,11 +33,12 @@ import torch
 from numpy.typing import NDArray
 
 from graphcal.communities import communities
-from graphcal.core import Outputs, blinded
+from graphcal.core import Outputs
 from graphcal.decisions.estimates import estimate
 from graphcal.files import write_atomically
 from graphcal.graphs import structure
 from graphcal.methods import GraphScaling, TemperatureScaling
+from graphcal.study import blinded_outputs
 
 Array = NDArray[Any]
 GRAPHS = (
@@ -119,7 +120,7 @@ def rows_of(graph: str, split: int, mode: str) -> Iterator[dict[str, Any]]:
         on = torch.zeros(len(y), dtype=torch.bool)
         on[labelled] = True
         seen.val_mask, seen.test_mask = on, ~on & ~data.train_mask
-        view = replace(out, graph=blinded(seen))
+        (view,) = blinded_outputs([replace(out, graph=seen)])
         calibration = GraphScaling(sets=True, predictions=mode).fit(view, on=on)
         with torch.no_grad():
             conf, pred = TemperatureScaling().fit(view, on=on)(view).double().exp().max(1)
