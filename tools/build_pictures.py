@@ -193,10 +193,10 @@ def set_coverage(ax: Axes, _: Story) -> None:
         for end, colour, name in zip(ends, (RED, BLUE), ("independence", "graphcal.count")):
             ax.scatter([end], [height], color=colour, s=50, zorder=3, label=name if height == 0 else None)
     ax.axvline(95, color=GREY, lw=1, ls="--")
-    ax.set(xlim=(None, 101), xlabel="sets whose 95 % interval covers the true number of errors, %")
+    ax.set(xlim=(None, 101), xlabel="95 % intervals that cover the true number, %")
     ax.set_yticks(range(len(FAMILIES)), list(FAMILIES.values())[::-1])
     ax.legend(frameon=False, loc="lower left")
-    ax.set_title("Intervals of independent errors are too short")
+    ax.set_title("Independent errors: too short")
 
 
 def set_parts(ax: Axes, story: Story) -> None:
