@@ -226,11 +226,11 @@ def page(rows: list[dict[str, Any]]) -> str:
     )
     for backbone in dict.fromkeys(row["backbone"] for row in rows):
         for labels in sorted({row["labels"] for row in rows}, reverse=True):
-            shares = [
+            covered = [
                 pooled(select(event="error", backbone=backbone, labels=labels, family=family))["covered"]
                 for family in FAMILIES
             ]
-            parts.append(f"| {backbone} | {labels:.0f} | " + " | ".join(f"{100 * s:.1f} %" for s in shares) + " |")
+            parts.append(f"| {backbone} | {labels:.0f} | " + " | ".join(f"{100 * s:.1f} %" for s in covered) + " |")
     return "\n".join(parts) + "\n"
 
 
