@@ -74,6 +74,7 @@ QUOTES: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/debian.md", "promises"): lambda: debian("promises"),
     ("docs/debian.md", "watched"): lambda: debian("watched"),
     ("docs/debian.md", "counted"): lambda: debian("counted"),
+    ("docs/debian.md", "estimated"): lambda: debian("estimated"),
 }
 
 

@@ -5,10 +5,14 @@ from copy import copy
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import graphcal as gc
+from graphcal.cli import app
 from graphcal.decisions.estimates import FACTS, rehearsed
 from graphcal.decisions.monitoring import watch
 
@@ -150,3 +154,24 @@ def test_watch_prints_the_estimate(fitted):
     assert report.windows[-1].estimate == late
     assert dict(report.summary)["Accuracy"].endswith(late.sentence)
     assert watch(reference, calibrate(out)).windows[0].estimate is None
+
+
+def test_the_command_line_estimates_from_predictions_and_edges(fitted, tmp_path):
+    out = gc.Outputs(fitted[0].logits, fitted[0].graph)  # a table holds no hidden representation
+    calibrate = gc.GraphScaling(sets=True).fit(out, on=out.graph.val_mask)
+    gc.save(calibrate, tmp_path / "c.safetensors")
+    logits = {f"logit_{k}": out.logits[:, k].numpy() for k in range(out.num_classes)}
+    pq.write_table(pa.table({"id": np.arange(2000), **logits}), tmp_path / "p.parquet")
+    row, col = out.graph.edge_index.numpy()
+    pq.write_table(pa.table({"src": row, "dst": col}), tmp_path / "e.parquet")
+    args = ["watch", tmp_path / "c.safetensors", tmp_path / "p.parquet", "--edges", tmp_path / "e.parquet", "--json"]
+    done = CliRunner().invoke(app, [str(arg) for arg in args])
+    record = json.loads(done.output)
+    bare = copy(out.graph)
+    del bare.train_mask, bare.val_mask, bare.test_mask
+    one = gc.estimate(calibrate, replace(out, graph=bare), torch.ones(2000, dtype=torch.bool))
+    assert record["windows"][0]["estimate"]["accuracy"]["value"] == pytest.approx(one.accuracy.value, abs=1e-4)
+    plain = gc.TemperatureScaling().fit(out, on=out.graph.val_mask)
+    gc.save(plain, tmp_path / "c.safetensors")
+    done = CliRunner().invoke(app, [str(arg) for arg in args])
+    assert "sets=True" in str(done.exception)

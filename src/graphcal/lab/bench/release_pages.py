@@ -27,6 +27,7 @@ COLUMNS = (
     "dataset", "next", "backbone", "method", "split", "window", "labels", "nodes", "accuracy", "confidence", "nll", "brier",
     "ece", "ece_floor", "worst_slice", "decided_5", "error_5", "decided_10", "error_10", "watch", "watch_auc", "watch_labelled",
     "sets", "sets_held", "sets_held_independent",
+    "estimated", "estimated_low", "estimated_high",
 )  # fmt: skip
 KEY = COLUMNS[:7]
 Line = Mapping[str, str]
@@ -219,6 +220,47 @@ def counted(lines: Sequence[Line]) -> list[Block]:
         "the same for independent nodes, %",
     ]
     return [Heading(2, "Counts of errors in communities"), Grid(header, body, (0, 1))] if body else []
+
+
+def estimated(lines: Sequence[Line]) -> Grid:
+    """Accuracy of each window without labels beside the truth."""
+    data = Windows(lines)
+    body = []
+    for m in data.methods:
+        for window in ("now", "old", "new", "all"):
+            truth, low, high, middle, conf = (
+                data.values(m, window, c)
+                for c in ("accuracy", "estimated_low", "estimated_high", "estimated", "confidence")
+            )
+            if middle:
+                held = sum(low[k] <= truth[k] <= high[k] for k in middle)
+                distance, naive = (fmean(abs(v[k] - truth[k]) for k in middle) for v in (middle, conf))
+                width = fmean(high[k] - low[k] for k in middle)
+                means = [_percent(fmean(v[k] for k in middle)) for v in (truth, middle)]
+                body.append(
+                    cells(
+                        [
+                            m,
+                            window,
+                            *means,
+                            _percent(width),
+                            f"{held}/{len(middle)}",
+                            _percent(distance),
+                            _percent(naive),
+                        ]
+                    )
+                )
+    header = [
+        "method",
+        "window",
+        "accuracy %",
+        "estimate %",
+        "width, points",
+        "interval holds",
+        "error, points",
+        "mean confidence, error",
+    ]
+    return Grid(header, body, (0, 1))
 
 
 def blocks(lines: Sequence[Line]) -> list[Block]:

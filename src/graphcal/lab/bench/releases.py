@@ -15,7 +15,8 @@ The record of a cell gets ``served``, a list of rows, one for each window and nu
     decisions   for 5 % and 10 %: share of the window above the threshold that 1,000 random nodes of release t certified
                 (`decide`, future nodes, 95 %), and the errors among them
     watch       status of `watch` without labels against the predictions on release t, and with the labels of 500 new nodes
-    estimate    for a calibration that supports it: counts of errors in communities, and how many intervals hold the truth
+    counts      of a calibration with refits: errors in communities, and how many 95 % intervals hold the truth
+    estimate    of the same: accuracy of the window without labels, with its 90 % interval
 
 The model reads features in the vocabulary that both releases share. Test labels only measure.
 """
@@ -36,9 +37,11 @@ from torch_geometric.data import Data
 from graphcal.core import Outputs
 from graphcal.decisions import decide, watch
 from graphcal.decisions.decision import score_of
+from graphcal.decisions.estimates import estimate
 from graphcal.graphs import structure
 from graphcal.lab.datasets import load
 from graphcal.lab.datasets.debian import match_nodes, named_release
+from graphcal.methods import GraphScaling
 from graphcal.metrics import reference_summary, score
 from graphcal.metrics.slices import cut_nodes
 from graphcal.study import Study
@@ -108,12 +111,14 @@ def windows(graph: Data, following: NextRelease, seed: int) -> Windows:
 def serve(study: Study, split: Windows, out: Outputs, bins: int, seed: int) -> list[ServedRow]:
     """Rows of one calibrator: ``study`` is its fit on release t, ``out`` the model's outputs on ``split.graph``."""
     ((name, recipe),) = study.recipes.items()
-    refit: Any = replace(recipe, sets=False) if hasattr(recipe, "sets") else recipe  # counts are of the saved one
+    refit: Any = recipe
+    if isinstance(recipe, GraphScaling):
+        refit = replace(recipe, sets=False)  # counts and estimates are of the saved one
     ((fitted,),) = study.fitted.values()
     truth, log_probs = study.graph.y, fitted.log_probs
     thresholds = {target: _threshold(log_probs, truth, split, target) for target in TARGETS}
     before = log_probs[split.now]
-    carried = study.carried_to([out])
+    carried = study.reapply([out])
     ((saved,),) = carried.fitted.values()
     rows = [_row("now", 0, log_probs, study.graph, split.now, bins, thresholds)]
     rows[0] |= _watched(before, before[_half(len(before), seed)], None)
@@ -129,8 +134,17 @@ def serve(study: Study, split: Windows, out: Outputs, bins: int, seed: int) -> l
                     row |= _watched_with_labels(before, lp, out.graph.y, split)
             rows.append(row)
     if getattr(fitted.calibration, "sets", None) is not None:
-        rows[0] |= _counted(fitted.calibration, study.outputs[0], truth, split.certify | split.now)
-        rows[3] |= _counted(fitted.calibration, carried.outputs[0], out.graph.y, split.old | split.new)
+        before_out, after_out = study.outputs[0], carried.outputs[0]
+        rows[0] |= _counted(fitted.calibration, before_out, truth, split.certify | split.now)
+        rows[3] |= _counted(fitted.calibration, after_out, out.graph.y, split.old | split.new)
+        views = [
+            (before_out, split.now),
+            (after_out, split.old),
+            (after_out, split.new),
+            (after_out, split.old | split.new),
+        ]
+        for row, (view, nodes) in zip(rows, views):
+            row |= _estimated(fitted.calibration, view, nodes)
     return rows
 
 
@@ -187,6 +201,12 @@ def _refitted(name: str, recipe: Any, split: Windows, out: Outputs, labels: int)
     study = Study.of([replace(out, graph=graph)], {name: recipe}, on=graph.val_mask)
     ((one,),) = study.fitted.values()
     return one.log_probs
+
+
+def _estimated(calibration: Any, out: Outputs, nodes: Tensor) -> ServedRow:
+    """Accuracy of a window without its labels, with the 90 % interval."""
+    accuracy = estimate(calibration, out, nodes).accuracy
+    return {"estimated": accuracy.value, "estimated_low": accuracy.low, "estimated_high": accuracy.high}
 
 
 def _counted(calibration: Any, out: Outputs, y: Tensor, nodes: Tensor) -> ServedRow:

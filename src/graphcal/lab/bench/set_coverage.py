@@ -29,7 +29,7 @@ import torch
 from numpy.typing import NDArray
 
 from graphcal.communities import communities
-from graphcal.core import Calibration, Outputs, blinded
+from graphcal.core import Calibration, Outputs, hide_test_labels
 from graphcal.decisions.counts import EventModel, Moments, set_matrix
 from graphcal.files import write_atomically
 from graphcal.graphs import structure
@@ -129,7 +129,7 @@ def rows_of(graph: str, backbone: str, splits: int) -> list[dict[str, Any]]:
         if split and (data.num_nodes > MANY_NODES or data.num_edges > MANY_EDGES):
             break
         out = gc.lab.train(data, backbone, Training(epochs=EPOCHS, patience=50), seeds=[split])[0].outputs
-        seen, test = replace(out, graph=blinded(out.graph)), data.test_mask.numpy()
+        seen, test = replace(out, graph=hide_test_labels(out.graph)), data.test_mask.numpy()
         for labels in LABELS:
             rng = np.random.default_rng([split, labels])
             on = torch.zeros_like(data.val_mask)
