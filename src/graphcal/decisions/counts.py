@@ -80,7 +80,7 @@ class Moments:
     @cached_property
     def variance(self) -> Array:
         total = self.chance + self.neighbourhood + self.fit
-        return np.minimum(total, MOST_SPREAD * self.mean * (self.size - self.mean))
+        return np.asarray(np.minimum(total, MOST_SPREAD * self.mean * (self.size - self.mean)))
 
     def interval(self, certainty: float) -> tuple[Array, Array]:
         """Ends (m,) of the intervals of the counts, labelled nodes included."""
@@ -93,7 +93,7 @@ class Moments:
     def log_likelihood(self, events: Array) -> Array:
         """Log-probability (m,) of so many events among unlabelled nodes: the beta distribution in bins of width 1."""
         ends = [beta_share(self.mean, self.variance, self.size, events + step) for step in (-0.5, 0.5)]
-        return np.log(np.maximum(ends[1] - ends[0], 1e-12))
+        return np.asarray(np.log(np.maximum(ends[1] - ends[0], 1e-12)))
 
 
 def beta_parameters(mean: Array, variance: Array, size: Array) -> tuple[Array, Array]:
@@ -328,7 +328,9 @@ def counts_of(moments: Moments, certainty: float, names: Sequence[str] | None = 
             float(expected[k]),
             int(low[k]),
             int(high[k]),
-            *map(float, parts[:, k]),
+            chance=float(parts[0, k]),
+            neighbourhood=float(parts[1, k]),
+            fit=float(parts[2, k]),
             nodes=int(moments.size[k] + moments.labelled[k]),
             labelled=int(moments.labelled[k]),
             name="" if names is None else str(names[k]),
