@@ -99,9 +99,15 @@ def test_the_files_match_their_schemas(tmp_path):
         "decision": tmp_path / "d.json",
         "score": tmp_path / "scored" / "_score.json",
     }
-    for name, file in files.items():
-        record = json.loads(file.read_text())
-        validate(record, name, str(file))
+    records = {name: json.loads(file.read_text()) for name, file in files.items()}
+    for name, args in {
+        "check": [str(folder)],
+        "watch": [str(folder), str(tmp_path / "scored"), "--decision", str(tmp_path / "d.json")],
+        "plan": ["--max-error", "0.05"],
+    }.items():
+        records[name] = json.loads(run(app, ["--quiet", name, *args, "--json"]).stdout)
+    for name, record in records.items():
+        validate(record, name, name)
         jsonschema.Draft202012Validator(schema(name)).validate(record)
         assert set(record) <= set(schema(name)["properties"]), name
         assert isinstance(record["schema"], int)

@@ -30,7 +30,7 @@ def invoke(*arguments: str):
 def test_all_are_listed():
     result = invoke()
     assert result.exit_code == 0
-    listed, everything = (set(json.loads(invoke("--json", *more).stdout)) for more in ([], ["--all"]))
+    listed, everything = (set(json.loads(invoke("--json", *more).stdout)["methods"]) for more in ([], ["--all"]))
     for name in listed:
         assert name in result.stdout
     assert everything == set(CALIBRATORS)
@@ -41,7 +41,7 @@ def test_all_are_listed():
 
 def test_bibtex_has_the_paper_of_every_calibrator():
     everything = invoke("--bibtex").stdout
-    for name, card in json.loads(invoke("--json").stdout).items():
+    for name, card in json.loads(invoke("--json").stdout)["methods"].items():
         entries = invoke(name, "--bibtex").stdout
         assert (entries.count("@") > 0) == (name not in ("none", "dc-gnn")), name  # those two have none
         assert entries.strip() in everything or entries.count("@") > 1

@@ -6,6 +6,8 @@
     decision.schema.json    the decision of `graphcal decide`
     score.schema.json       _score.json of `graphcal score`
     alerts.schema.json      results.json of `graphcal alerts`
+    count.schema.json       results.json of `graphcal count`
+    check.schema.json       what `graphcal check --json` prints; likewise watch.schema.json and plan.schema.json
 
 The validator understands the keywords these files use: type, properties, required, additionalProperties, items, minItems,
 maxItems, minimum, maximum, anyOf and $ref. ``title`` describes the value in an error message.
@@ -122,7 +124,7 @@ TITLES = {"object": "an object", "array": "a list", "string": "text", "number": 
 
 @cache
 def schema(name: str) -> dict[str, Any]:
-    """The schema of a file: "results", "decision", "score" or "alerts"."""
+    """The schema of a file or an output, by the name before ``.schema.json``."""
     text = (resources.files("graphcal") / "schemas" / f"{name}.schema.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
 

@@ -358,7 +358,23 @@ def test_a_negative_temperature_is_not_fitted():
     assert kept_order.isfinite().all()
 
 
+def test_logits_of_any_size_give_the_same_probabilities():
+    """Logits ten thousand times too large need a scale below .001, in single precision as well."""
+    out = model_outputs(random_graph(nodes=400, val=120))
+    large = replace(out, logits=1e4 * out.logits)
+    for recipe in (TemperatureScaling(), GraphScaling()):
+        first, second = (recipe.fit(o, on=o.graph.val_mask)(o) for o in (out, large))
+        torch.testing.assert_close(first, second, atol=2e-4, rtol=1e-4)
+
+
 # ------------------------------------------------------------------------------------------------- keep mode
+
+
+def test_the_top_probability_is_fitted_after_the_projection():
+    log_probs = torch.randn(3, 300, generator=draw(5)).double().mul(2).log_softmax(0)
+    y = torch.randint(0, 3, (300,), generator=draw(6))
+    top = torch.zeros(3, 300, dtype=torch.bool).scatter_(0, torch.randint(0, 3, (1, 300), generator=draw(7)), True)
+    torch.testing.assert_close(fit.fit_top(log_probs, top, y), fit.fit_top(pooled(log_probs, top), top, y))
 
 
 def test_pooled_is_the_nearest_distribution_that_keeps_the_prediction():
@@ -640,7 +656,7 @@ def test_field_serves_its_graph_alone_and_is_left_out_where_it_does_not_help():
         GraphScaling(field=True).fit(Outputs(out.logits, Data(y=y, num_nodes=600)), on=graph.val_mask)
 
 
-@pytest.mark.slow_cases("keep")
+@pytest.mark.slow
 @pytest.mark.parametrize("predictions", ["free", "keep"])
 def test_it_exports_at_the_level_with_hidden(predictions):
     out = model_outputs()

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, column_names, predictions_in
-from graphcal.cli.console import plain_console, print_summary
+from graphcal.cli.console import plain_console, print_line, print_summary
 from graphcal.text import plural
 
 SCHEMA = 1  # of the JSON
@@ -76,7 +76,7 @@ def check(
         typer.echo(json_format.dumps({"schema": SCHEMA, **judgement.to_dict(), **counts}))
     else:
         for note in table.notes:
-            typer.echo(f"Note: {note}.", err=True)
+            print_line(f"Note: {note}.", stderr=True)
         rows: list[tuple[str, str]] = [(judgement.outcome, judgement.sentence())]
         if left_out:
             rows.append(("left out", f"{plural(left_out, 'row')} without a label"))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
+
+import typer
 
 from graphcal.text import Rows, summary_text
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+QUIET: ContextVar[bool] = ContextVar("quiet", default=False)  # set by `graphcal --quiet`: errors and JSON only
 
 
 def plain_console(stderr: bool = False, soft_wrap: bool = False) -> Console:
@@ -17,7 +22,13 @@ def plain_console(stderr: bool = False, soft_wrap: bool = False) -> Console:
     """
     from rich.console import Console
 
-    return Console(stderr=stderr, soft_wrap=soft_wrap, markup=False, emoji=False, highlight=False)
+    return Console(stderr=stderr, soft_wrap=soft_wrap, markup=False, emoji=False, highlight=False, quiet=QUIET.get())
+
+
+def print_line(text: str, stderr: bool = False) -> None:
+    """Print one line unless the command is quiet."""
+    if not QUIET.get():
+        typer.echo(text, err=stderr)
 
 
 def print_summary(console: Console, rows: Rows) -> None:

@@ -71,6 +71,21 @@ def decide(
     strata: str = typer.Option(
         "", metavar="COLUMN", help="Column of groups, if labelled rows were drawn at random within each group."
     ),
+    random_arm: str = typer.Option(
+        "",
+        metavar="COLUMN",
+        help="Column of true or false: which labelled rows were drawn at random. They carry the promise.",
+    ),
+    inclusion: str = typer.Option(
+        "", metavar="COLUMN", help="Column of known probabilities with which rows were drawn for labelling."
+    ),
+    min_score: float = typer.Option(
+        None,
+        min=0.0,
+        max=1.0,
+        metavar="SCORE",
+        help="Decide only rows with at least this confidence (see `graphcal plan`); random labels may come from them alone.",
+    ),
     classes: str = CLASSES,
     kind: str = KIND,
     source: str = SOURCE,
@@ -94,6 +109,7 @@ def decide(
 
     graphcal decide predictions.parquet --max-error 0.05
     graphcal decide preds.parquet --class fraud --min-precision 0.9 --random-draw
+    graphcal decide preds.parquet --random-arm drawn
     graphcal decide graphcal-report --certify 0.5
     """
     from graphcal.decisions.decision import Promise
@@ -106,6 +122,12 @@ def decide(
     names = column_names(columns)
     table = read_table(predictions_in(predictions), kind, None, classes, labels, names, split or None, source)
     used = None if table.split is None else table.split.train | table.split.val
+    arm = None if not random_arm else table.flags(random_arm)
+    others = None
+    if arm is not None:
+        others = (table.labels.numpy() >= 0) & ~arm
+        if table.split is not None:
+            others &= ~table.split.train
     outcome = decide_rows(
         table.log_probs,
         table.labels,
@@ -118,6 +140,10 @@ def decide(
         seed=seed,
         time=table.times(time),
         strata=table.column(strata).to_numpy() if strata else None,
+        random_arm=arm,
+        others=others,
+        inclusion=table.column(inclusion).to_numpy() if inclusion else None,
+        min_score=min_score,
     )
     outcome.write(out, table.ids, table.classes)
     saved = outcome.decision.save(out.with_suffix(".json"))

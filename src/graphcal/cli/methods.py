@@ -38,7 +38,7 @@ def methods(
     if bibtex:
         typer.echo(_bibtex(cards))
     elif json:
-        typer.echo(json_format.dumps(cards[name] if name else cards, indent=2))
+        typer.echo(json_format.dumps({"schema": 1, **(cards[name] if name else {"methods": cards})}, indent=2))
     elif name:
         _print_card(name, cards[name])
     else:

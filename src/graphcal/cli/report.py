@@ -6,6 +6,8 @@ from pathlib import Path
 
 import typer
 
+from graphcal.cli.console import print_line
+
 
 def report(
     results: list[Path] = typer.Argument(..., help="results.json files, or folders that hold one."),
@@ -29,7 +31,7 @@ def report(
         if len(results) != 1:
             raise ValueError(f"a model card is of one result; got {len(results)}")
         path = write_atomically(out or Path("README.md"), model_card(results[0]))
-        typer.echo(f"Model card: {path}")
+        print_line(f"Model card: {path}")
     else:
         path = page(*results).write(out or Path("report.html"))
-        typer.echo(f"Report: {path} ({path.stat().st_size / 1024:.0f} kB)")
+        print_line(f"Report: {path} ({path.stat().st_size / 1024:.0f} kB)")

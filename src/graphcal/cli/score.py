@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from graphcal.cli.arguments import SOURCE, calibrator_in, column_names
-from graphcal.cli.console import plain_console
+from graphcal.cli.console import plain_console, print_line
 
 
 def score(
@@ -62,8 +62,8 @@ def score(
         typer.echo(json_format.dumps(summary))
         return
     kept = f", {summary['kept']:,} of them kept from before" if summary["kept"] else ""
-    typer.echo(f"{summary['rows']:,} rows in {summary['files']:,} file{'s' * (summary['files'] > 1)}{kept}: {out}")
+    print_line(f"{summary['rows']:,} rows in {summary['files']:,} file{'s' * (summary['files'] > 1)}{kept}: {out}")
     for note in summary.get("notes", ()):
-        typer.echo(note, err=True)
+        print_line(note, stderr=True)
     if "drift" in summary:
-        typer.echo(drift_text(summary["drift"]))
+        print_line(drift_text(summary["drift"]))

@@ -26,9 +26,25 @@ from torch import Tensor, nn
 
 from graphcal.checks import check_mask
 from graphcal.decisions.bounds import Array
-from graphcal.decisions.decision import ClassOutcome, Decision, Interval, Kind, Plan, Promise, class_name, class_number
-from graphcal.decisions.masks import Draw, check_apart, check_draw, check_enough, random_split
-from graphcal.decisions.thresholds import certified_set, nested_sets, plan_labels, select_on_average
+from graphcal.decisions.decision import (
+    Bound,
+    ClassOutcome,
+    Decision,
+    Interval,
+    Kind,
+    Plan,
+    Promise,
+    class_name,
+    class_number,
+)
+from graphcal.decisions.masks import Draw, check_apart, check_draw, check_enough, random_part, random_split
+from graphcal.decisions.thresholds import (
+    certified_by_draw,
+    certified_set,
+    plan_labels,
+    select_on_average,
+    sets_of_draw,
+)
 
 if TYPE_CHECKING:
     from graphcal.core import Calibration, Outputs, Recipe
@@ -40,11 +56,13 @@ def decide(
     predictions: Tensor | Outputs,
     truth: Tensor | Calibration | Recipe,
     *,
-    certify: Any,
+    certify: Any = None,
     pool: Any = None,
     max_error: float = 0.05,
     certainty: float = 0.95,
     random_draw: bool = False,
+    random_arm: Any = None,
+    inclusion: Any = None,
     promise: Kind = "pool",
     positive: int | str | None = None,
     names: Sequence[str] | None = None,
@@ -78,6 +96,11 @@ def decide(
         Probability with which the promise must hold.
     random_draw : bool, default=False
         Your statement that the certification nodes are a simple random sample. Required for a guarantee.
+    random_arm : mask, optional
+        The nodes of ``certify`` that were drawn at random, from all nodes or from those without another label. They carry the
+        promise; the others fit a recipe and choose the order of the search, and may have fitted the calibration.
+    inclusion : (N,), optional
+        Known probability with which each node was drawn for labelling, independently of the others.
     promise : {"pool", "future", "average"}, default="pool"
         Nodes that the promise covers: these, new ones, or an average over draws (see `graphcal.decisions.Promise`).
     positive : int or str, optional
@@ -111,14 +134,30 @@ def decide(
     >>> decision.num_approved, decision.errors_at_most, int((y[decision.approved] != 0).sum())
     (2423, 121, 99)
     """
-    terms = Promise(max_error, certainty, promise, random_draw, positive, strata is not None)
-    make_draw: MakeDraw = partial(check_draw, strata=strata, time=time, names=names)
+    stated = random_draw or random_arm is not None or inclusion is not None
+    origin = (strata is not None, random_arm is not None, inclusion is not None)
+    terms = Promise(max_error, certainty, promise, stated, positive, *origin)
+    make_draw: MakeDraw = partial(
+        check_draw, strata=strata, time=time, names=names, random_arm=random_arm, inclusion=inclusion
+    )
     of_model = isinstance(truth, nn.Module) or hasattr(truth, "fit")  # a calibration or a recipe
     if isinstance(predictions, Tensor) and not of_model and not isinstance(certify, float):
         draw = make_draw(predictions, truth, certify, pool, fitted, held)
         return approve_draw(draw, terms)
     if hasattr(predictions, "graph") and of_model:
-        return decide_model(predictions, truth, terms, certify, pool, held, fitted, cross_fit, seed, make_draw)  # type: ignore[arg-type]
+        return decide_model(
+            predictions,
+            truth,
+            terms,
+            certify,
+            random_arm,
+            pool,
+            held,
+            fitted,
+            cross_fit,
+            seed,
+            make_draw,  # type: ignore[arg-type]
+        )
     raise ValueError(
         "decide takes (log_probs, y, certify=mask), or (outputs, calibration or recipe), where a share for certify splits the "
         f"validation nodes; got {type(predictions).__name__}, {type(truth).__name__} and certify of {type(certify).__name__}"
@@ -127,11 +166,12 @@ def decide(
 
 def approve_draw(draw: Draw, promise: Promise) -> Decision:
     """Decide on the nodes of a draw that was checked."""
-    check_enough(draw.certify, promise)
+    if draw.inclusion is None:
+        check_enough(draw.certify, promise)
     num_classes = draw.log_probs.shape[1]
     target = class_number(promise.positive, num_classes, draw.names)
     conf, wrong = draw.scores(target)
-    mask, threshold, plan = _approved(draw, conf, wrong, promise)
+    mask, threshold, plan, bound = _approved(draw, conf, wrong, promise)
     approved = torch.from_numpy(mask)
     above = draw.certify.numpy() & ~draw.held.numpy() & (conf >= (math.inf if threshold is None else threshold))
     members = draw.certify.numpy() & ~wrong
@@ -150,10 +190,14 @@ def approve_draw(draw: Draw, promise: Promise) -> Decision:
         positive=target,
         positive_name=None if target is None else class_name(target, draw.names),
         plan=plan,
-        recall=None if target is None or draw.strata is not None else recall_of(members, above, promise.certainty),
+        recall=None
+        if target is None or draw.strata is not None or draw.inclusion is not None
+        else recall_of(members, above, promise.certainty),
         classes=classes,
         warnings=doubts(classes, 1 - conf[mask], promise.max_error),
         held=bool(draw.held.any()),
+        others=0 if draw.others is None else int(draw.others.sum()),
+        bound=bound,
     )
 
 
@@ -202,21 +246,27 @@ def recall_of(members: Array, above: Array, certainty: float) -> Interval:
     return Interval(share, max(0.0, share - width), min(1.0, share + width))
 
 
-def _approved(draw: Draw, conf: Array, wrong: Array, promise: Promise) -> tuple[Array, float | None, Plan | None]:
-    """Approved nodes (N,), their threshold, and the effect of more labels."""
+def _approved(
+    draw: Draw, conf: Array, wrong: Array, promise: Promise
+) -> tuple[Array, float | None, Plan | None, Bound]:
+    """Approved nodes (N,), their threshold, the effect of more labels, and the labels that certify."""
     held = draw.held.numpy()
-    certify, population, candidates = draw.certify.numpy(), draw.population.numpy(), draw.open.numpy() & ~held
+    certify, candidates = draw.certify.numpy(), draw.open.numpy() & ~held
     if promise.kind == "average":  # held nodes are never approved, so their labels say nothing about approved ones
         approved = select_on_average(conf, wrong, certify & ~held, candidates, promise.max_error)
-        return approved, float(conf[approved].min()) if approved.any() else None, None
+        return approved, float(conf[approved].min()) if approved.any() else None, None, "random draw"
     future = promise.kind == "future"
-    sets = nested_sets(conf, wrong, certify, population, draw.strata, held)
+    sets = sets_of_draw(draw, class_number(promise.positive, draw.log_probs.shape[1], draw.names), held)
     last = certified_set(sets, promise.max_error, promise.risk, future)
     threshold = None if last is None else float(sets.threshold[last])
     approved = np.zeros(len(conf), bool) if threshold is None else candidates & (conf >= threshold)
     count, nodes = int(approved.sum()), int(draw.open.sum())
     plan = plan_labels(sets, int(certify.sum()), nodes, count, promise.max_error, promise.risk, future)
-    return approved, threshold if count else None, plan
+    bound: Bound = "known chances" if promise.known_chances else "random arm" if promise.random_arm else "random draw"
+    if bound == "known chances" and promise.random_arm and last is not None:
+        by_arm = certified_by_draw(sets, promise.max_error, promise.risk / 2)[last]
+        bound = "random arm" if by_arm else "known chances"
+    return approved, threshold if count else None, plan, bound
 
 
 def decide_model(
@@ -224,6 +274,7 @@ def decide_model(
     truth: Calibration | Recipe,
     promise: Promise,
     certify: Any,
+    random_arm: Any,
     pool: Any,
     held: Any,
     fitted: Any,
@@ -234,7 +285,13 @@ def decide_model(
     """Decide on the nodes of a trained model with a fitted calibration, or with a recipe that is fitted here."""
     nodes = out.num_nodes
     share = certify if isinstance(certify, float) else None
-    certify = None if share is not None else check_mask(certify, nodes, "certify")
+    if share is not None and (promise.random_arm or promise.known_chances):
+        raise ValueError(f"certify={share} draws a random part itself. Give certify as a mask of the labelled nodes.")
+    if share is None:
+        if certify is None and random_arm is not None:
+            certify = mask_of(out, "val_mask") | check_mask(random_arm, nodes, "random_arm").cpu()
+        drawn, others = random_part(certify, random_arm, nodes)
+        certify = drawn if others is None else drawn | others
     pool = None if pool is None else check_mask(pool, nodes, "pool", may_be_empty=True)
     held = None if held is None else check_mask(held, nodes, "held", may_be_empty=True)
     train, val = mask_of(out, "train_mask"), mask_of(out, "val_mask")
@@ -248,7 +305,7 @@ def decide_model(
                 "decide(out, recipe, certify=0.5), or a mask of nodes it was not fitted on"
             )
         used = train | (val if fitted is None else check_mask(fitted, nodes, "fitted", may_be_empty=True))
-        check_apart(certify, used)
+        check_apart(drawn, used)
         return decide_with(truth, apply(truth, out, 0.0).log_probs, certify, used, promise)
 
     def fit_and_decide(part: Tensor, rest: Tensor, terms: Promise) -> Decision:
@@ -267,8 +324,8 @@ def decide_model(
     if share is None:
         if cross_fit:
             raise ValueError("cross_fit splits the validation nodes itself: give certify as a share, for example 0.5")
-        check_apart(certify, train)
-        return fit_and_decide(certify, val & ~certify, promise)
+        check_apart(drawn, train)
+        return fit_and_decide(certify, (val | certify) & ~drawn, promise)
     part, rest = random_split(val, share, torch.Generator().manual_seed(seed))
     if not cross_fit:
         return fit_and_decide(part, rest, promise)

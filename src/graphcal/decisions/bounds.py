@@ -4,6 +4,8 @@ Realised errors.  K nodes, E of them wrong; k drawn at random without replacemen
     e ~ Hypergeometric(K, E, k),        U = max{E : P(Hyp(K, E, k) <= e) > δ}
 holds E <= U with certainty 1 - δ. The only randomness is the draw: graph, model and labels are fixed.
 
+Random arm.  Of the K nodes, o more were labelled for other reasons, w of those wrong: U - e - w bounds the rest of the errors.
+
 Future nodes.  The k nodes are independent draws from a source in which a share ρ is wrong (Clopper & Pearson 1934):
     ρ <= Beta⁻¹(1 - δ; e + 1, k - e)   with certainty 1 - δ.
 
@@ -36,6 +38,7 @@ from scipy.special import bdtr, bdtrik, betainc, betaincinv, betaln, gammaln
 Array = NDArray[Any]
 TINY = 1e-12  # slack for sums of logarithms
 LEAST_INCLUSION = 0.05  # below a weighted bound says nothing
+MOST_GROUPS = 4  # of equal inclusion probability that are bounded one by one
 
 
 def log_choose(n: Array, k: Array) -> Array:
@@ -98,20 +101,23 @@ def share_interval(hits: int, trials: int, certainty: float) -> tuple[float, flo
     return low, high
 
 
-def realised_certified(e: Array, K: Array, k: Array, max_error: float, risk: float) -> Array:
+def realised_certified(
+    e: Array, K: Array, k: Array, max_error: float, risk: float, others: Array | int = 0, others_wrong: Array | int = 0
+) -> Array:
     """Test U - e <= r (K - k): at most a share r of the K - k nodes that were not drawn is wrong, at level ``risk``.
 
-    U - e is above the limit exactly when e + floor(r (K - k)) + 1 wrong nodes are plausible: one cdf, no search.
+    U - e is above the limit exactly when e + floor(r (K - k)) + 1 wrong nodes are plausible: one cdf, no search. ``others`` of
+    the K nodes were labelled, but not drawn at random; they and their errors are taken off.
     """
-    allowed = np.floor(max_error * (K - k) + 1e-9).astype(np.int64)
-    E = e + allowed + 1
-    possible = K - (k - e) >= E  # else even all of the others being wrong is allowed
+    rest = K - k - others
+    E = e + others_wrong + np.floor(max_error * rest + 1e-9).astype(np.int64) + 1
+    possible = rest >= E - e - others_wrong  # else even all of the rest being wrong is allowed
     hopeless = e * K >= E * k  # more errors seen than such a set would show on average: not evidence against it
     test = possible & ~hopeless & (k > 0)
     certified = ~possible
     if test.any():
         certified[test] = hypergeometric_cdf(e[test], K[test], E[test], k[test]) <= risk + TINY
-    return np.asarray(certified & (k < K))
+    return np.asarray(certified & (rest > 0))
 
 
 def future_certified(e: Array, k: Array, max_error: float, risk: float) -> Array:

@@ -40,6 +40,7 @@ Array = NDArray[Any]
 INFLATION = 4 / 3
 MOST_SPREAD = 0.9  # variance as a share of the largest possible
 SETS_AT_ONCE = 1000
+FIFTHS = 5
 COMMUNITY = RESOLUTIONS.index(5.0)  # of by="community"
 
 
@@ -58,7 +59,7 @@ class Count:
     name: str = ""
 
     def __str__(self) -> str:
-        return f"{self.expected:.1f} ({self.low} to {self.high})"
+        return f"{self.expected:,.{1 if self.expected < 100 else 0}f} ({self.low:,} to {self.high:,})"
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -300,6 +301,22 @@ def count(
     return counts if many else counts[0]
 
 
+def overview(calibration: Calibration, out: Outputs) -> list[Count]:
+    """Errors of every predicted class and of fifths by confidence and degree, for a report; empty without refits."""
+    if getattr(calibration, "sets", None) is None:
+        return []
+    with torch.no_grad():
+        values = {"confidence": calibration(out).amax(1).cpu().numpy()}
+    if out.graph.get("edge_index") is not None:
+        values["degree"] = structure(out.graph).degree.cpu().numpy()
+    matrix, names, _ = grouped(calibration, out, "prediction")
+    parts, names = [matrix], [f"predicted {name}" for name in names]
+    for by, value in values.items():
+        parts.append(set_matrix(np.array_split(np.argsort(value, kind="stable"), FIFTHS), out.num_nodes))
+        names += [f"{by}, {rank} fifth" for rank in ("lowest", "second", "third", "fourth", "highest")]
+    return counts_of(EventModel.of(calibration, out).moments(sp.vstack(parts, format="csr")), 0.95, names)
+
+
 def counts_of(moments: Moments, certainty: float, names: Sequence[str] | None = None) -> list[Count]:
     """One `Count` per set. Parts of a variance that was cut are cut alike."""
     low, high = moments.interval(certainty)
@@ -356,7 +373,8 @@ def grouped(calibration: Calibration, out: Outputs, by: Any) -> tuple[sp.csr_mat
     if isinstance(by, str) and by == "community":
         if out.graph.get("edge_index") is None:
             raise ValueError("by='community' needs edges, but the graph has none. Pass a column.")
-        values = np.asarray(structure(out.graph).hierarchies[COMMUNITY])
+        number = np.asarray(structure(out.graph).hierarchies[COMMUNITY])
+        values = np.array([f"community {k}" for k in range(int(number.max()) + 1)])[number]
     elif isinstance(by, str) and by == "prediction":
         with torch.no_grad():
             pred = calibration(out).argmax(1).numpy()

@@ -22,6 +22,7 @@ from graphcal.metrics.inputs import check_log_probs
 from graphcal.text import plural, summary_html, summary_text
 
 Kind = Literal["pool", "future", "average"]
+Bound = Literal["random draw", "random arm", "known chances"]
 SCHEMA = 1  # of decision.json
 
 NOT_RANDOM = "nobody has stated that the labels are a random draw; investigated cases and splits in file order are not"
@@ -45,6 +46,10 @@ class Promise:
         Class to select with precision ``1 - max_error``, by number or name. Without it every class is decided by confidence.
     stratified : bool
         Whether the certification nodes were drawn at random within strata.
+    random_arm : bool
+        Whether labels that were drawn at random are flagged among others that were not.
+    known_chances : bool
+        Whether labels were drawn with known inclusion probabilities.
     """
 
     max_error: float = 0.05
@@ -53,6 +58,8 @@ class Promise:
     random_draw: bool = False
     positive: int | str | None = None
     stratified: bool = False
+    random_arm: bool = False
+    known_chances: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.max_error < 1 or not 0.5 <= self.certainty < 1:
@@ -62,9 +69,16 @@ class Promise:
             )
         if self.kind not in get_args(Kind):
             raise ValueError(f"promise must be one of {', '.join(get_args(Kind))}, got {self.kind!r}")
-        if self.kind == "average" and self.stratified:
+        if self.kind == "average" and (self.stratified or self.random_arm or self.known_chances):
             raise ValueError(
-                "the promise on average needs one simple random draw: leave strata out, or promise the pool"
+                "the promise on average needs one simple random draw: leave strata, random_arm and inclusion out, or promise "
+                "the pool"
+            )
+        if self.kind == "future" and self.known_chances:
+            raise ValueError("inclusion probabilities carry a promise about the pool only, not about future nodes.")
+        if self.stratified and (self.random_arm or self.known_chances):
+            raise ValueError(
+                "strata do not go with random_arm or inclusion: give the inclusion probability in each stratum."
             )
 
     @property
@@ -189,6 +203,8 @@ class Decision:
     warnings: tuple[str, ...] = ()  # read these before acting
     backtest: bool = False  # the nodes "to decide" have labels already
     held: bool = False  # whether some nodes were excluded from approval
+    others: int = 0  # labels beside a random arm: they chose where the search starts
+    bound: Bound = "random draw"  # labels that carry the promise
     unit: str = "node"  # or "row", for a table
 
     @property
@@ -280,12 +296,24 @@ class Decision:
             return ""
         if self.guaranteed:
             return (
-                f"This is a guarantee for the {plural(self.nodes, self.unit)} to decide, if the {self.labels:,} labelled ones "
-                "were drawn at random, as you stated."
+                f"This is a guarantee for the {plural(self.nodes, self.unit)} to decide, if the {self._drawn()} ones "
+                f"were drawn {self._how()}, as you stated."
             )
         if self.backtest:
             return f"This is a backtest: these {self.unit}s have labels already."
         return f"This is an estimate: {NOT_RANDOM}."
+
+    def _evidence(self, others: bool = True) -> str:
+        """The labels that carry the promise, and those that do not."""
+        flagged = "flagged " if self.bound == "random arm" else ""
+        beside = f" ({self.others:,} more chose where to search)" if others and self.others else ""
+        return f"{self.labels:,} {flagged}label{'s' * (self.labels != 1)}{beside}"
+
+    def _drawn(self) -> str:
+        return f"{self.labels:,} {'flagged' if self.bound == 'random arm' else 'labelled'}"
+
+    def _how(self) -> str:
+        return "with the given chances" if self.bound == "known chances" else "at random"
 
     @property
     def summary(self) -> list[tuple[str, str]]:
@@ -300,7 +328,7 @@ class Decision:
             ("Without review", f"{count} can be {what}{above}"),
             *(("Warning", line) for line in self.warnings),
             ("Promise", f"{share}, {self.promise.certainty_text}"),
-            ("Evidence", f"{plural(self.labels, 'label')}" + (f"; {seen}" if self.num_approved else "")),
+            ("Evidence", f"{self._evidence()}" + (f"; {seen}" if self.num_approved else "")),
             ("Review", f"{plural(self.num_review, self.unit)} left for a person"),
         ]
         if self.recall is not None and self.num_approved:
@@ -311,7 +339,8 @@ class Decision:
         if self.plan is not None:
             rows.append(("More labels", self._more()))
         if self.guaranteed:
-            standing = f"guarantee, if the {plural(self.labels, 'label')} are a random sample, as you stated"
+            drawn = "are a random sample" if self.bound == "random draw" else f"were drawn {self._how()}"
+            standing = f"guarantee, if the {self._evidence(False)} {drawn}, as you stated"
         elif self.backtest:
             standing = f"backtest: these {self.unit}s have labels already"
         else:
@@ -350,6 +379,8 @@ class Decision:
             "backtest": self.backtest,
             "held": self.held,
             "unit": self.unit,
+            "others": self.others,
+            "bound": self.bound,
         }
 
     @classmethod
@@ -371,6 +402,7 @@ class Decision:
             classes=tuple(ClassOutcome(**row) for row in record["classes"]),
             warnings=tuple(record["warnings"]),
             **{key: record[key] for key in (*plain, "backtest", "held", "unit")},
+            **{key: record[key] for key in ("others", "bound") if key in record},
         )
 
     def save(self, path: str | Path) -> Path:

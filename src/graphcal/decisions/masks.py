@@ -7,7 +7,7 @@ population. Labels that were visibly not drawn as stated carry no promise.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from graphcal.checks import check_mask
-from graphcal.decisions.bounds import Array, labels_needed
+from graphcal.decisions.bounds import MOST_GROUPS, Array, check_inclusion, labels_needed
 from graphcal.decisions.decision import Promise, score_of
 from graphcal.metrics.inputs import check_log_probs
-from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
+from graphcal.metrics.row_comparison import RowComparison, compare_rows, prediction_covariates
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +32,18 @@ class Draw:
     held: Tensor  # (N,) bool: never approved
     strata: Array | None = None  # (N,) the certification nodes were drawn within each
     names: tuple[str, ...] | None = None  # of the classes
+    others: Tensor | None = None  # (N,) bool: labelled nodes beside a random arm; they certify nothing
+    inclusion: Array | None = None  # (N,) probability with which each node was labelled
+
+    @property
+    def labelled(self) -> Tensor:
+        """Nodes whose labels are read (N,)."""
+        return self.certify if self.others is None else self.certify | self.others
 
     @property
     def open(self) -> Tensor:
         """Nodes to decide (N,)."""
-        return self.population & ~self.certify
+        return self.population & ~self.labelled
 
     def scores(self, target: int | None) -> tuple[Array, Array]:
         """The score (N,) that orders the nodes, and which are wrong: the prediction, or the claim "is of class ``target``"."""
@@ -60,18 +67,23 @@ def check_draw(
     degree: Any = None,
     names: Sequence[str] | None = None,
     drawn_here: bool = False,
+    random_arm: Any = None,
+    inclusion: Any = None,
 ) -> Draw:
     """Check masks and labels, and compare the certification nodes with the nodes to decide (see `graphcal.decide`).
 
     Masks are boolean or uint8 masks or node numbers, as tensors, arrays or lists. ``pool`` may hold all certification nodes or
     none of them; without one it is every node that fitted nothing. ``drawn_here`` says that this program drew them at random.
+    Beside a ``random_arm`` the other nodes of ``certify`` may have fitted the calibrator.
     """
     check_log_probs(log_probs)
     log_probs = log_probs.detach().cpu()
     N = len(log_probs)
     y = torch.as_tensor(y).cpu()
     used = _mask(fitted, N, "fitted")
-    certify = check_mask(certify, N, "certify").cpu()
+    certify, others = random_part(certify, random_arm, N)
+    if others is not None:
+        used = used & ~others
     check_apart(certify, used)
     inside = ~used if pool is None else _mask(pool, N, "pool")
     if (inside & used).any():
@@ -85,37 +97,97 @@ def check_draw(
             f"certify and pool overlap in {shared} of {int(certify.sum())} certification nodes: certification nodes are drawn "
             "from the pool, so it holds all of them, or none where it is given as the rest"
         )
-    if not (inside & ~certify).any():
+    labelled = certify if others is None else certify | others
+    if not (inside & ~labelled).any():
         raise ValueError(
             f"the pool has no unlabelled node: all its {int(inside.sum())} nodes certify, so there is nothing left to decide. "
             "Give the nodes to decide, for example pool=data.test_mask"
         )
-    check_certify_labels(y, certify, log_probs.shape[1])
+    check_certify_labels(y, labelled, log_probs.shape[1])
     groups = None if strata is None else _strata(strata, N)
-    draw = Draw(
-        log_probs, y, certify, inside | certify, _mask(held, N, "held"), groups, None if names is None else tuple(names)
-    )
+    title = None if names is None else tuple(names)
+    chance = None if inclusion is None else check_inclusion(inclusion, N)
+    draw = Draw(log_probs, y, certify, inside | labelled, _mask(held, N, "held"), groups, title, others, chance)
+    if chance is not None:
+        draw = without_certain(draw)
     if not drawn_here:
         check_random(draw, time, degree)
     return draw
 
 
+def random_part(certify: Any, random_arm: Any, nodes: int) -> tuple[Tensor, Tensor | None]:
+    """The nodes that certify (N,), and the other labelled ones beside a random arm; None without one."""
+    if certify is None and random_arm is None:
+        raise ValueError("decide needs labels: pass certify, the labelled nodes, or random_arm, those drawn at random.")
+    arm = None if random_arm is None else check_mask(random_arm, nodes, "random_arm").cpu()
+    if certify is None:
+        assert arm is not None
+        return arm, torch.zeros_like(arm)
+    labelled = check_mask(certify, nodes, "certify").cpu()
+    if arm is None:
+        return labelled, None
+    missing = int((arm & ~labelled).sum())
+    if missing:
+        raise ValueError(
+            f"{missing} of {int(arm.sum())} nodes of the random arm are not in certify. An arm that is labelled in part is not "
+            "random: label the rest of it."
+        )
+    return arm, labelled & ~arm
+
+
+def without_certain(draw: Draw) -> Draw:
+    """Leave out nodes that were labelled for certain: they tell nothing about the others. Few distinct chances are strata."""
+    assert draw.inclusion is not None
+    certain = torch.from_numpy(draw.inclusion >= 1) & draw.population
+    missing = int((certain & draw.open).sum())
+    if missing:
+        raise ValueError(f"{missing} nodes with inclusion probability 1 have no label. Give the chances as they were.")
+    draw = replace(draw, certify=draw.certify & ~certain, population=draw.population & ~certain)
+    if draw.others is not None:
+        return replace(draw, others=draw.others & ~certain)
+    group = np.unique(np.round(draw.inclusion, 9), return_inverse=True)[1]
+    few = len(np.unique(group[draw.population.numpy()])) <= MOST_GROUPS
+    return replace(draw, strata=group, inclusion=None) if few else draw
+
+
 def check_random(draw: Draw, time: Any = None, degree: Any = None) -> None:
-    """Refuse certification nodes that differ from the nodes to decide by more than a random draw (in strata) allows."""
-    labelled, others = draw.certify.numpy(), draw.open.numpy()
+    """Refuse certification nodes that differ from the nodes to decide by more than the stated draw allows.
+
+    A random arm was drawn from all nodes, or from those that nothing else labelled: it is refused if it fits neither.
+    """
     columns = prediction_covariates(draw.log_probs.double().numpy(), draw.names, degree, time)
-    groups = None if draw.strata is None else (draw.strata[labelled], draw.strata[others])
-    comparison = compare_rows(
-        {name: column[labelled] for name, column in columns.items()},
-        {name: column[others] for name, column in columns.items()},
-        groups,
-    )
+
+    def compare(labelled: Array, others: Array, chance: Array | None = None) -> RowComparison:
+        groups = None if draw.strata is None else (draw.strata[labelled], draw.strata[others])
+        return compare_rows(
+            {name: column[labelled] for name, column in columns.items()},
+            {name: column[others] for name, column in columns.items()},
+            groups,
+            None if chance is None else (chance[labelled], chance[others]),
+        )
+
+    rest = draw.open.numpy()
+    if draw.inclusion is not None:
+        inside = (draw.labelled & draw.population).numpy()
+        by_chance = compare(inside, rest, draw.inclusion)
+        if by_chance.differ:
+            raise NotARandomDraw(
+                f"the labelled rows were not drawn with the stated chances: {by_chance.text(second='the rows to decide')}. "
+                "Nothing can be promised from them: give the chances as they were"
+            )
+        if draw.others is None:
+            return
+    comparison = compare(draw.certify.numpy(), rest)
+    if comparison.differ and draw.others is not None and draw.others.any():
+        from_all = compare(draw.certify.numpy(), rest | draw.others.numpy())
+        comparison = comparison if from_all.differ else from_all
     if comparison.differ:
         within = "" if draw.strata is None else " within the stated strata"
+        which = "the labelled rows" if draw.others is None else "the rows of the random arm"
         raise NotARandomDraw(
-            f"the labelled rows were not drawn at random from the rows to decide{within}: "
-            f"{comparison.text('the labelled rows', 'the rows to decide')}. Nothing can be promised from them: label rows drawn "
-            "at random from all of them, or name the strata they were drawn in"
+            f"{which} were not drawn at random from the rows to decide{within}: "
+            f"{comparison.text(which, 'the rows to decide')}. Nothing can be promised from them: label rows drawn "
+            "at random from all of them, flag those that were (random_arm), or name the strata they were drawn in"
         )
 
 

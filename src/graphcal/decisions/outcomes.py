@@ -23,8 +23,16 @@ import torch
 from torch import Tensor
 
 from graphcal.decisions.approval import approve_draw
-from graphcal.decisions.bounds import Array, error_count_interval, labels_needed, share_interval
-from graphcal.decisions.decision import NOT_RANDOM, Decision, Interval, Promise, class_name, class_number
+from graphcal.decisions.bounds import (
+    LEAST_INCLUSION,
+    Array,
+    error_count_interval,
+    fewest_weighted,
+    labels_needed,
+    most_weighted,
+    share_interval,
+)
+from graphcal.decisions.decision import NOT_RANDOM, Decision, Interval, Promise, class_name, class_number, score_of
 from graphcal.decisions.masks import Draw, check_draw, random_split
 from graphcal.decisions.sets import PredictionSets, sets_of
 from graphcal.decisions.thresholds import RiskCurve, curve_of
@@ -281,14 +289,40 @@ def decide_rows(
     seed: int = 0,
     time: Any = None,
     strata: Any = None,
+    random_arm: Array | None = None,
+    others: Array | None = None,
+    inclusion: Any = None,
+    min_score: float | None = None,
 ) -> Outcome:
     """Decide on the rows of a table. Rows with a label (y >= 0) that were not ``used`` certify, or a random ``share`` of them.
+
+    Where a ``random_arm`` is flagged, its rows certify; ``others`` are labelled rows beside it, which may have been ``used``.
+    With ``min_score``, only rows with at least this score are decided, and only their labels count: random labels may have been
+    drawn among them alone.
 
     With every row labelled and a ``share``, the draw is made here: a backtest, not a statement about rows yet to be decided.
     """
     fitted = torch.zeros(len(y), dtype=torch.bool) if used is None else torch.from_numpy(used)
     labelled, notes = (y >= 0) & ~fitted, []
-    certify, complete = labelled, bool((labelled | fitted).all())
+    if random_arm is not None or inclusion is not None:
+        if share < 1:
+            raise ValueError("--certify draws labelled rows at random: leave it out with --random-arm or --inclusion.")
+        if budget is not None or coverage is not None:
+            raise ValueError(
+                "budgets and prediction sets need one simple random draw: leave out --budget and --sets, or --random-arm and "
+                "--inclusion."
+            )
+    if random_arm is not None:
+        beside = torch.zeros_like(fitted) if others is None else torch.from_numpy(others)
+        labelled = labelled | torch.from_numpy(random_arm) | beside
+    zone = torch.ones_like(fitted)
+    if min_score is not None:
+        zone = score_of(log_probs, class_number(promise.positive, log_probs.shape[1], names)) >= min_score
+        outside = int((~zone & (y < 0)).sum())
+        notes.append(f"{plural(outside, 'unlabelled row')} with a score below {min_score:g} not decided")
+        labelled = labelled & zone
+        random_arm = None if random_arm is None else random_arm & zone.numpy()
+    certify, complete = labelled, bool((labelled | fitted | ~zone).all())
     if not labelled.any():
         raise ValueError(
             "no row has a label and did not train or fit the model: there is nothing to certify a promise with"
@@ -296,7 +330,7 @@ def decide_rows(
     if share < 1:
         certify, _ = random_split(labelled, share, torch.Generator().manual_seed(seed))
         notes.append(f"{int(certify.sum()):,} of {int(labelled.sum()):,} labelled rows certify, drawn with seed {seed}")
-    elif complete:
+    elif complete and random_arm is None:
         raise ValueError(
             f"every row has a label: nothing is left to decide. Draw {int(labelled.sum()) // 2:,} of them at random to certify "
             "and see what happens to the rest: --certify 0.5"
@@ -312,9 +346,16 @@ def decide_rows(
             "budgets and prediction sets need one simple random draw, got strata: leave out --budget and --sets"
         )
     draw = check_draw(
-        log_probs, y, certify, ~fitted, fitted, strata=strata, time=time, names=names, drawn_here=complete
+        log_probs, y, certify, zone & ~fitted, fitted, strata=strata, time=time, names=names, drawn_here=complete,
+        random_arm=random_arm, inclusion=inclusion,
+    )  # fmt: skip
+    promise = replace(
+        promise,
+        stratified=strata is not None,
+        random_arm=random_arm is not None,
+        known_chances=inclusion is not None,
+        random_draw=promise.random_draw or random_arm is not None or inclusion is not None,
     )
-    promise = replace(promise, stratified=strata is not None)
     return Outcome(
         draw.log_probs,
         fitted,
@@ -332,6 +373,9 @@ def members_of(draw: Draw, target: int | None, certainty: float) -> Interval | N
     """Number of unlabelled nodes of a class: Σ p_c by the probabilities, the interval from the labels alone."""
     if target is None:
         return None
+    value = float(draw.log_probs[draw.open, target].double().exp().sum())
+    if draw.others is not None or draw.inclusion is not None:
+        return Interval(value, *_members_left(draw, target, certainty))
     strata = torch.zeros(len(draw.y), dtype=torch.long) if draw.strata is None else torch.from_numpy(draw.strata)
     groups = strata[draw.population].unique()
     ends = torch.zeros(2)
@@ -341,4 +385,24 @@ def members_of(draw: Draw, target: int | None, certainty: float) -> Interval | N
         hits, nodes = int((draw.y[drawn] == target).sum()), int((draw.population & inside).sum())
         interval = error_count_interval(hits, nodes, int(drawn.sum()), 1 - (1 - certainty) / len(groups))
         ends += torch.tensor(interval) - hits
-    return Interval(float(draw.log_probs[draw.open, target].double().exp().sum()), *ends.tolist())
+    return Interval(value, *ends.tolist())
+
+
+def _members_left(draw: Draw, target: int, certainty: float) -> tuple[float, float]:
+    """Interval of unlabelled members by inclusion probabilities, or by an arm drawn from all nodes or from unlabelled ones."""
+    member, nodes = draw.y == target, int(draw.population.sum())
+    labelled, rest = draw.labelled & draw.population, int(draw.open.sum())
+    hits = int((member & labelled).sum())
+    if draw.others is None:
+        assert draw.inclusion is not None
+        drawn, least = draw.inclusion[(member & labelled).numpy()], float(draw.inclusion[draw.population].min())
+        if least < LEAST_INCLUSION:
+            return 0.0, float(rest)
+        risk = (1 - certainty) / 2
+        ends = [bound(drawn, least, nodes, risk) - hits for bound in (fewest_weighted, most_weighted)]
+    else:
+        arm, k = int((member & draw.certify).sum()), int(draw.certify.sum())
+        both = ((nodes, hits), (nodes - int(draw.others.sum()), arm))
+        all_ends = [(end - seen) for K, seen in both for end in error_count_interval(arm, K, k, certainty)]
+        ends = [min(all_ends), max(all_ends)]
+    return tuple(float(min(max(end, 0), rest)) for end in ends)  # type: ignore[return-value]

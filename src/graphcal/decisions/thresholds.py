@@ -16,6 +16,15 @@ Beta⁻¹(1 - δ; e' + 1, k' - e') is furthest below r, and goes to larger sets.
 Strata.  Nodes drawn at random within H strata of known size: a bound per stratum at level δ / H, added (union bound).
     realised   Σ_h (U_h - e_h) <= r Σ_h (K_h - k_h)            future   Σ_h (K_h / K) Beta⁻¹(1 - δ/H; e_h + 1, k_h - e_h) <= r
 
+Random arm.  Labels of other origin, o of them in the set and w of those wrong, take part in no test. The arm was drawn from all
+nodes (U is about K nodes, and U - e - w <= r (K - k - o)), or from those that had no other label (U' is about K - o of them, and
+U' - e <= r (K - k - o)). A set is certified only if both tests certify it, so the promise holds for either. The other labels
+replace 1 - conf in the order by the error rate they show at that confidence (isotonic regression).
+
+Known chances.  With an inclusion probability of at least 0.05 for every node of the set, the weighted bound of `bounds` counts
+all its errors; labelled ones are taken off. Beside a random arm, each has half of the risk and either may certify. The order
+takes k' = K min π.
+
 What would more labels do?  `plan_labels` repeats the walk with the labels one would expect: a plan, not a promise.
 
 On average.  Conformal selection (Jin & Candès 2023, arXiv:2210.01408). With n labelled and m unlabelled nodes of a random draw,
@@ -32,20 +41,47 @@ and how many nodes each error target on its own would certify.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import betaincinv
 from torch import Tensor
 
-from graphcal.decisions.bounds import Array, future_certified, most_errors, realised_certified, share_interval
+from graphcal.decisions.bounds import (
+    LEAST_INCLUSION,
+    Array,
+    fewest_weighted,
+    future_certified,
+    most_errors,
+    most_weighted,
+    realised_certified,
+    share_interval,
+)
 from graphcal.decisions.decision import Plan
 from graphcal.decisions.masks import Draw, check_draw
 
 STEPS = 100  # sets that are tested, of equally many nodes more each
+FEWEST_OTHERS = 30  # labels of other origin that choose the order
 TARGETS = (0.005, *(k / 100 for k in range(1, 31)))  # of the risk curve
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedSets:
+    """Labels with known inclusion probabilities in each of T nested sets."""
+
+    inclusion: Array  # (n,) of the labelled nodes, by falling confidence
+    wrong: Array  # (n,) bool
+    count: Array  # (T,) labelled nodes in the set
+    least: Array  # (T,) smallest inclusion probability of the set
+    typical: Array  # (T,) mean inclusion probability of the set
+
+    def bound(self, end: Callable[..., int], t: int, nodes: int, risk: float) -> int:
+        """`most_weighted` or `fewest_weighted` of the errors of set t, which has so many nodes."""
+        inside = slice(self.count[t])
+        drawn = self.inclusion[inside][self.wrong[inside]]
+        return end(drawn, float(self.least[t]), nodes, risk, float(self.typical[t]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +92,21 @@ class NestedSets:
     nodes: Array  # (H, T) K
     labelled: Array  # (H, T) k
     wrong: Array  # (H, T) e
-    uncertainty: Array  # (T,) mean of 1 - conf over the set
+    uncertainty: Array  # (T,) mean of 1 - conf over the set; beside a random arm, mean error rate expected of the rest
     sampled: float  # share of the pool that is labelled
+    others: Array | None = None  # (T,) o, nodes labelled beside a random arm
+    others_wrong: Array | None = None  # (T,) w
+    weighted: WeightedSets | None = None
 
     @property
     def unlabelled(self) -> Array:  # (T,)
-        return np.asarray((self.nodes - self.labelled).sum(axis=0))
+        rest = (self.nodes - self.labelled).sum(axis=0)
+        return np.asarray(rest if self.others is None else rest - self.others)
+
+    @property
+    def by_chance_only(self) -> bool:
+        """Whether nothing but inclusion probabilities is known of the draw."""
+        return self.weighted is not None and self.others is None
 
 
 def nested_sets(
@@ -72,8 +117,10 @@ def nested_sets(
     strata: Array | None = None,
     held: Array | None = None,
     steps: int = STEPS,
+    others: Array | None = None,
+    inclusion: Array | None = None,
 ) -> NestedSets:
-    """The sets of a pool (which holds the certification nodes), ``held`` nodes in none. ``wrong`` is read at ``certify`` only."""
+    """The sets of a pool (which holds the labelled nodes), ``held`` nodes in none. ``wrong`` is read at labelled nodes only."""
     inside = pool if held is None else pool & ~held
     ordered = np.flatnonzero(inside)
     ordered = ordered[np.argsort(-conf[ordered], kind="stable")]
@@ -90,18 +137,75 @@ def nested_sets(
         per = [np.cumsum(flag & (number == h))[ends - 1] for h in range(number.max(initial=0) + 1)]
         return np.stack(per).astype(np.int64)
 
-    uncertainty = np.cumsum(1 - score)[ends - 1] / ends
+    doubt, extra, extra_wrong, weighted, labelled = 1 - score, None, None, None, drawn
+    if others is not None:
+        beside = others[ordered]
+        doubt = expected_errors(score, beside, wrong[ordered])
+        extra, extra_wrong = (np.cumsum(flag)[ends - 1] for flag in (beside, beside & wrong[ordered]))
+        labelled = drawn | beside
+    if inclusion is not None:
+        chance = inclusion[ordered]
+        count, least = np.cumsum(labelled)[ends - 1], np.minimum.accumulate(chance)[ends - 1]
+        typical = np.cumsum(chance)[ends - 1] / ends
+        weighted = WeightedSets(chance[labelled], wrong[ordered[labelled]], count, least, typical)
+    counts = np.zeros(len(ordered), bool) if others is None else beside
+    uncertainty = np.cumsum(np.where(counts, 0.0, doubt))[ends - 1] / np.maximum(np.cumsum(~counts)[ends - 1], 1)
     share = certify.sum() / max(pool.sum(), 1)
     return NestedSets(
-        threshold, counted(np.ones(len(ordered), bool)), counted(drawn), counted(off), uncertainty, float(share)
-    )
+        threshold, counted(np.ones(len(ordered), bool)), counted(drawn), counted(off), uncertainty, float(share),
+        extra, extra_wrong, weighted,
+    )  # fmt: skip
+
+
+def expected_errors(score: Array, labelled: Array, wrong: Array) -> Array:
+    """Error rate (n,) at each score by the labelled nodes, falling with the score; 1 - score where they are few or elsewhere."""
+    seen = wrong[labelled]
+    if len(seen) < FEWEST_OTHERS:
+        return np.asarray(1 - score)
+    from sklearn.isotonic import IsotonicRegression
+
+    fit = IsotonicRegression(increasing=False, out_of_bounds="nan").fit(score[labelled], seen.astype(float))
+    rate = fit.predict(score)
+    return np.where(np.isnan(rate), 1 - score, rate)
+
+
+def sets_of_draw(draw: Draw, target: int | None = None, held: Array | None = None, steps: int = STEPS) -> NestedSets:
+    """The sets of a draw that was checked."""
+    others = None if draw.others is None else draw.others.numpy()
+    arrays = (*draw.scores(target), draw.certify.numpy(), draw.population.numpy(), draw.strata)
+    return nested_sets(*arrays, held, steps, others, draw.inclusion)
 
 
 def certified(sets: NestedSets, max_error: float, risk: float, future: bool = False) -> Array:
     """(T,) bool: is this set certified, tested alone?"""
+    if sets.weighted is None:
+        return certified_by_draw(sets, max_error, risk, future)
+    if sets.by_chance_only:
+        return certified_by_chance(sets, max_error, risk)
+    return certified_by_draw(sets, max_error, risk / 2) | certified_by_chance(sets, max_error, risk / 2)
+
+
+def certified_by_chance(sets: NestedSets, max_error: float, risk: float) -> Array:
+    """(T,) bool: test by the weighted bound; False where an inclusion probability is below 0.05."""
+    weighted, rest = sets.weighted, sets.unlabelled
+    assert weighted is not None
+    passed = np.zeros(len(rest), bool)
+    for t in np.flatnonzero((weighted.least >= LEAST_INCLUSION) & (rest > 0)):
+        seen = int(weighted.wrong[: weighted.count[t]].sum())
+        most = weighted.bound(most_weighted, t, int(rest[t] + weighted.count[t]), risk)
+        passed[t] = most - seen <= max_error * rest[t] + 1e-9
+    return passed
+
+
+def certified_by_draw(sets: NestedSets, max_error: float, risk: float, future: bool = False) -> Array:
+    """(T,) bool: test by nodes drawn at random: from all, in strata, or as an arm beside others."""
     K, k, e = sets.nodes, sets.labelled, sets.wrong
     if len(K) == 1 and future:
         return future_certified(e[0], k[0], max_error, risk)
+    if len(K) == 1 and sets.others is not None and sets.others_wrong is not None:
+        o, w = sets.others, sets.others_wrong
+        from_all = realised_certified(e[0], K[0], k[0], max_error, risk, o, w)
+        return from_all & realised_certified(e[0], K[0] - o, k[0], max_error, risk)
     if len(K) == 1:
         return realised_certified(e[0], K[0], k[0], max_error, risk)
     level = risk / len(K)
@@ -113,10 +217,25 @@ def certified(sets: NestedSets, max_error: float, risk: float, future: bool = Fa
 
 
 def first_set(sets: NestedSets, max_error: float, risk: float) -> int:
-    """Index of the first set to test: the predicted bound with the largest margin. Reads no label."""
-    k = np.maximum(sets.sampled * sets.nodes.sum(axis=0), 1e-9)
-    e = np.minimum(sets.uncertainty, 1 - 1e-9) * k
-    return int(np.argmax(max_error - betaincinv(e + 1, k - e, 1 - risk)))
+    """Index of the first set to test: the predicted bound with the largest margin. Reads no certifying label."""
+    k = sets.sampled * sets.nodes.sum(axis=0)
+    if sets.weighted is not None:
+        least = np.where(sets.weighted.least >= LEAST_INCLUSION, sets.weighted.least, 0.0)
+        k = np.maximum(0.0 if sets.by_chance_only else k, least * sets.nodes.sum(axis=0))
+    if sets.others is not None and sets.others_wrong is not None:
+        K, o, w = sets.nodes[0], sets.others, sets.others_wrong
+        rest = np.maximum(K - o, 1)
+        from_rest = predicted_bound(sets.uncertainty, k * rest / K, risk)
+        from_all = (K * predicted_bound((w + rest * sets.uncertainty) / K, k, risk) - w) / rest
+        return int(np.argmin(np.maximum(from_rest, from_all)))
+    return int(np.argmin(predicted_bound(sets.uncertainty, k, risk)))
+
+
+def predicted_bound(rate: Array, labels: Array, risk: float) -> Array:
+    """Clopper and Pearson's bound (T,) if ``labels`` random labels show the error ``rate``."""
+    k = np.maximum(labels, 1e-9)
+    e = np.minimum(rate, 1 - 1e-9) * k
+    return np.asarray(betaincinv(e + 1, k - e, 1 - risk))
 
 
 def walk(passed: Array, first: int) -> int | None:
@@ -136,16 +255,19 @@ def certified_set(sets: NestedSets, max_error: float, risk: float, future: bool 
 def with_more_labels(sets: NestedSets, factor: float) -> NestedSets:
     """Counts that ``factor`` times as many labels would show at the error rates seen so far: a plan, not a promise."""
     K, k = sets.nodes, sets.labelled
-    more = np.minimum(np.round(k * factor).astype(np.int64), K)
+    most = K if sets.others is None else K - sets.others
+    more = np.minimum(np.round(k * factor).astype(np.int64), most)
     rate = np.where(k > 0, sets.wrong / np.maximum(k, 1), sets.uncertainty)
     wrong = np.round(rate * more).astype(np.int64)
-    return NestedSets(sets.threshold, K, more, wrong, sets.uncertainty, min(1.0, sets.sampled * factor))
+    return replace(sets, labelled=more, wrong=wrong, sampled=min(1.0, sets.sampled * factor))
 
 
 def plan_labels(
     sets: NestedSets, labels: int, nodes: int, approved: int, max_error: float, risk: float, future: bool
 ) -> Plan | None:
     """The first of +50 %, +100 %, +300 % labels that decides more, by 2 % of the nodes at least, None where none does."""
+    if sets.by_chance_only:
+        return None
     for factor in (1.5, 2.0, 4.0):
         more = round_number((factor - 1) * labels)
         if more >= nodes:
@@ -165,6 +287,18 @@ def round_number(value: float, digits: int = 1) -> int:
         return 1
     unit = 10 ** max(0, math.floor(math.log10(value)) - digits + 1)
     return int(round(value / unit) * unit)
+
+
+def largest_zone(conf: Array, error: float) -> tuple[float, int]:
+    """Smallest confidence and size of the largest set of most confident rows whose mean of 1 - conf is at most ``error``.
+
+    >>> largest_zone(np.array([0.9, 0.99, 0.97, 0.6]), 0.05)
+    (0.9, 3)
+    """
+    falling = np.sort(conf)[::-1]
+    sizes = np.searchsorted(-falling, -falling, side="right")  # equal confidences go together
+    fits = np.flatnonzero(np.cumsum(1 - falling)[sizes - 1] <= error * sizes + 1e-12)
+    return (float(falling[fits[-1]]), int(sizes[fits[-1]])) if len(fits) else (1.0, 0)
 
 
 def conformal_p_values(conf: Array, wrong: Array, certify: Array, candidates: Array) -> Array:
@@ -243,10 +377,8 @@ def risk_curve(
 
 def curve_of(draw: Draw, certainty: float = 0.95, targets: Sequence[float] = TARGETS, steps: int = 50) -> RiskCurve:
     """Compute the curve of a draw that was checked."""
-    certify, population = draw.certify, draw.population
-    arrays = (*draw.scores(None), certify.numpy(), population.numpy())
-    fine, coarse = nested_sets(*arrays, draw.strata), nested_sets(*arrays, draw.strata, steps=steps)
-    total = int((population & ~certify).sum())
+    fine, coarse = sets_of_draw(draw), sets_of_draw(draw, steps=steps)
+    total = int(draw.open.sum())
     error, low, high = error_shares(coarse, certainty)
     return RiskCurve(
         coarse.threshold,
@@ -264,6 +396,8 @@ def curve_of(draw: Draw, certainty: float = 0.95, targets: Sequence[float] = TAR
 
 def error_shares(sets: NestedSets, certainty: float) -> tuple[Array, Array, Array]:
     """(T,) share of wrong nodes in each set with the ends of its interval; strata count by their size and share the risk."""
+    if sets.by_chance_only:
+        return weighted_shares(sets, certainty)
     K, k, e = sets.nodes, sets.labelled, sets.wrong
     level = 1 - (1 - certainty) / len(K)
     ends = [share_interval(int(b), int(a), level) if a else (0.0, 1.0) for a, b in zip(k.flat, e.flat)]
@@ -271,6 +405,19 @@ def error_shares(sets: NestedSets, certainty: float) -> tuple[Array, Array, Arra
     weight = K / K.sum(axis=0)
     seen = np.where(k > 0, e / np.maximum(k, 1), np.where(K > 0, np.nan, 0.0))
     return (weight * seen).sum(axis=0), (weight * low).sum(axis=0), (weight * high).sum(axis=0)
+
+
+def weighted_shares(sets: NestedSets, certainty: float) -> tuple[Array, Array, Array]:
+    """(T,) the same from known inclusion probabilities: weighted by 1/π, with the interval of `bounds`."""
+    weighted, risk, K = sets.weighted, (1 - certainty) / 2, sets.nodes.sum(axis=0)
+    assert weighted is not None
+    share, low, high = np.full(len(K), np.nan), np.zeros(len(K)), np.ones(len(K))
+    for t in np.flatnonzero(weighted.count):
+        weight, seen = 1 / weighted.inclusion[: weighted.count[t]], weighted.wrong[: weighted.count[t]]
+        share[t] = weight[seen].sum() / weight.sum()
+        if weighted.least[t] >= LEAST_INCLUSION:
+            low[t], high[t] = (weighted.bound(b, t, int(K[t]), risk) / K[t] for b in (fewest_weighted, most_weighted))
+    return share, low, high
 
 
 def by_target(sets: NestedSets, targets: Sequence[float], risk: float) -> list[int]:

@@ -87,9 +87,6 @@ class WindowEstimate:
     recall: Estimate | None
     drift: str = ""  # how its scores differ from those of the fitting period
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class QueueEstimate:
@@ -105,12 +102,9 @@ class QueueEstimate:
     total: float  # sum of all probabilities
     certainty: float
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, entry: Mapping[str, Any]) -> QueueEstimate:
-        """Read what `to_dict` wrote."""
+        """Read what `dataclasses.asdict` wrote."""
         try:
             shares = {name: Estimate(**entry[name]) for name in ("precision", "recall", "expected")}
             numbers = {name: float(entry[name]) for name in NUMBERS}

@@ -18,6 +18,7 @@ from graphcal.methods.solvers.scaling import scaled_columns
 from graphcal.threads import one_thread
 
 SMALLEST_SCALE = 1e-3  # T <= 1000: a model whose logits carry no information gets (almost) uniform confidence
+LARGE_LOGITS = 100.0  # root mean square of centred logits from which the smallest scale falls in proportion
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class TemperatureScaling:
 def fit_scale(logits: Tensor, y: Tensor) -> Tensor:
     """s = 1/T (1,) of least NLL."""
     scale = fit_linear(torch.zeros_like(logits), logits[:, :, None], y, start=torch.ones(1))
-    return scale.clamp(min=SMALLEST_SCALE)
+    size = float((logits - logits.mean(1, keepdim=True)).square().mean().sqrt())
+    return scale.clamp(min=SMALLEST_SCALE / max(1.0, size / LARGE_LOGITS))
 
 
 class Temperature(Calibration):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import astuple
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphcal.decisions.alerts import Estimate, percent
+from graphcal.decisions.alerts import Estimate, percent, thousands
 from graphcal.decisions.bounds import share_interval
 
 if TYPE_CHECKING:
@@ -25,50 +26,60 @@ STYLE = """
 .alerts thead th { color: var(--soft); font-weight: 400; } .scroll { overflow-x: auto; }
 svg .line { fill: none; stroke-width: 2.5; } svg .blue { stroke: var(--blue); } svg .orange { stroke: var(--orange); }
 svg .fill-blue { fill: var(--blue); opacity: .16; } svg .fill-orange { fill: var(--orange); opacity: .16; }
-svg .here { stroke: var(--ink); stroke-dasharray: 3 3; } #cut { width: 100%; max-width: 40rem; } dt { font-weight: 600; }
+svg .here { stroke: var(--ink); stroke-dasharray: 3 3; } .cut { display: flex; gap: .8rem; max-width: 44rem; }
+#cut { flex: 1; min-width: 8rem; } #count { width: 7rem; font: inherit; color: inherit; background: transparent;
+  border: 1px solid var(--soft); border-radius: 4px; padding: .2rem .4rem; } dt { font-weight: 600; }
 dd { margin: 0 0 .6rem; max-width: 52rem; }
 """
 SCRIPT = """
-const rows = JSON.parse(document.getElementById('rows').textContent), cut = document.getElementById('cut');
-function show() {
-  const row = rows[cut.value];
-  document.getElementById('answer').textContent = row.text;
-  document.querySelectorAll('.here').forEach(line => { line.setAttribute('x1', row.x); line.setAttribute('x2', row.x); });
-  document.querySelectorAll('#thresholds tr').forEach((tr, k) => tr.classList.toggle('on', k == cut.value));
+const {name, curve, left, width} = JSON.parse(document.getElementById('curve').textContent), last = curve.length - 1;
+const [slider, box] = ['cut', 'count'].map(id => document.getElementById(id)), most = Math.log(curve[last][0]);
+const percent = s => (100 * s).toFixed(s == 0 || s >= .095 ? 0 : s >= .001 ? 1 : 2);
+const range = (a, b) => a === null ? '' : ` (${percent(a)} to ${percent(b)})`;
+function show(n) {
+  const k = Math.max(0, Math.min(curve.findLastIndex(row => row[0] <= n), last - 1)), a = curve[k], b = curve[k + 1] || a;
+  const t = n == a[0] ? 0 : n == b[0] ? 1 : Math.log(n / a[0]) / Math.log(b[0] / a[0]);
+  const at = j => a[j] + t * (b[j] - a[j]), ends = (j, f) => a[j] === null ? null : t == 0 ? a[j] : t == 1 ? b[j] : f(a[j], b[j]);
+  const share = j => `${percent(at(j))} %${range(ends(j + 1, Math.min), ends(j + 2, Math.max))}`;
+  document.getElementById('answer').textContent = `${n.toLocaleString('en')} rows sent: ${share(1)} of them are ${name}, ` +
+    `${share(4)} of ${name} is found, ${Math.round(at(7)).toLocaleString('en')} missed.`;
+  const x = left + width * Math.log(n) / Math.max(most, 1e-9);
+  document.querySelectorAll('.here').forEach(line => { line.setAttribute('x1', x); line.setAttribute('x2', x); });
+  document.querySelectorAll('#thresholds tr').forEach(tr => tr.classList.toggle('on', +tr.dataset.rows == n));
+  slider.value = 1000 * Math.log(n) / Math.max(most, 1e-9); box.value = n;
 }
-cut.addEventListener('input', show); show();
+slider.addEventListener('input', () => show(Math.max(1, Math.round(Math.exp(most * slider.value / 1000)))));
+box.addEventListener('change', () => show(Math.min(Math.max(1, Math.round(box.value) || 1), curve[last][0])));
+show(+box.value);
 """
 
 
 def alerts_page(result: Alerts) -> str:
     """The page as one HTML file without requests."""
     css = (files("graphcal.reports") / "page.css").read_text(encoding="utf-8") + STYLE
-    name, table = escape(result.positive), result.thresholds
-    at = [_log_x(row.rows, table[0].rows, table[-1].rows) for row in table]
-    facts = [
-        {
-            "x": round(x, 1),
-            "text": f"{row.rows:,} rows sent: {row.precision.text()} of them are {result.positive}, "
-            f"{row.recall.text()} of {result.positive} is found, {row.missed:,.0f} missed.",
-        }
-        for row, x in zip(table, at)
-    ]
-    number = next(k for k, row in enumerate(table) if row.rows == result.threshold.rows)
+    name, most = escape(result.positive), result.curve[-1].rows
     texts = "".join(f"<dt>{escape(head)}</dt><dd>{escape(text)}</dd>" for head, text in result.summary[1:])
-    figures = curves(result, at) + reliability(result)
-    data = json.dumps(facts).replace("<", "\\u003c")
+    points = [
+        (row.rows, *map(_short, (*astuple(row.precision), *astuple(row.recall), row.missed))) for row in result.curve
+    ]
+    facts = {"name": result.positive, "curve": points, "left": LEFT, "width": WIDTH - LEFT - RIGHT}
+    data = json.dumps(facts, separators=(",", ":")).replace("<", "\\u003c")
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>Alerts for {name} · graphcal</title><style>{css}</style></head><body>
 <header><p class="eyebrow">graphcal alerts</p><h1>Alerts for {name}</h1><p class="verdict">{escape(result.sentence)}</p></header>
 <main><section><h2>How many rows to send</h2>
-<label for="cut" class="unseen">Rows sent</label>
-<input id="cut" type="range" min="0" max="{len(table) - 1}" value="{number}"><p id="answer" class="lead" aria-live="polite"></p>
-<div class="pair">{figures}</div></section>
+<p class="cut"><input id="count" type="number" min="1" max="{most}" value="{result.threshold.rows}" aria-label="Rows sent">
+<input id="cut" type="range" min="0" max="1000" aria-label="Rows sent"></p><p id="answer" class="lead" aria-live="polite"></p>
+<div class="pair">{curves(result) + reliability(result)}</div></section>
 <section><h2>Thresholds</h2><div class="scroll">{threshold_rows(result)}</div></section>
 {window_rows(result)}<section><h2>What this rests on</h2><dl>{texts}</dl></section></main>
-<script type="application/json" id="rows">{data}</script><script>{SCRIPT}</script></body></html>
+<script type="application/json" id="curve">{data}</script><script>{SCRIPT}</script></body></html>
 """
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.4g}")
 
 
 def _log_x(value: float, low: float, high: float) -> float:
@@ -92,13 +103,13 @@ def _frame(ticks: Sequence[tuple[float, str]], title: str) -> str:
     return f'{lines}{marks}<text x="{(WIDTH + LEFT) / 2}" y="{HEIGHT - 6}" text-anchor="middle">{title}</text>'
 
 
-def curves(result: Alerts, at: Sequence[float]) -> str:
+def curves(result: Alerts) -> str:
     """Precision and recall against the number of rows sent, with the bands of their intervals."""
-    table = result.thresholds
-    low, high = table[0].rows, table[-1].rows
-    powers = [10**k for k in range(10) if low <= 10**k <= high]
-    parts = [_frame([(_log_x(p, low, high), f"{p:,}") for p in powers], "rows sent")]
-    for colour, shares in (("blue", [r.precision for r in table]), ("orange", [r.recall for r in table])):
+    curve, most = result.curve, result.curve[-1].rows
+    at = [_log_x(row.rows, 1, most) for row in curve]
+    ticks = [(_log_x(10**k, 1, most), thousands(10**k)) for k in range(10) if 10**k <= most]
+    parts = [_frame(ticks, "rows sent")]
+    for colour, shares in (("blue", [r.precision for r in curve]), ("orange", [r.recall for r in curve])):
         parts.append(_band(at, shares, colour))
         points = " ".join(f"{x:.1f},{_y(s.value):.1f}" for x, s in zip(at, shares))
         parts.append(f'<polyline class="line {colour}" points="{points}"/>')
@@ -163,7 +174,7 @@ def threshold_rows(result: Alerts) -> str:
         cells = [f"{row.rows:,}", row.precision.text(), row.recall.text(), f"{row.missed:,.0f}"]
         cells += [f"{row.cost:,.0f}"] if row.cost is not None else []
         marks = f'<td class="mark">{escape(", ".join(row.marks))}</td>'
-        body += "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + marks + "</tr>"
+        body += f'<tr data-rows="{row.rows}">' + "".join(f"<td>{cell}</td>" for cell in cells) + marks + "</tr>"
     head = "".join(f"<th>{title}</th>" for title in heads)
     return f'<table class="alerts"><thead><tr>{head}</tr></thead><tbody id="thresholds">{body}</tbody></table>'
 
@@ -174,10 +185,8 @@ def window_rows(result: Alerts) -> str:
         return ""
     body = ""
     for one in result.windows:
-        e = one.expected
-        count = f"{e.value:,.0f}" + ("" if e.low is None or e.high is None else f" ({e.low:,.0f} to {e.high:,.0f})")
         shares = ["-" if share is None else share.text() for share in (one.precision, one.recall)]
-        cells = [escape(one.name), f"{one.rows:,}", f"{one.sent:,}", count, *shares]
+        cells = [escape(one.name), f"{one.rows:,}", f"{one.sent:,}", one.expected.count_text(), *shares]
         drift = f'<td class="mark">{"scores have changed" if one.drift else ""}</td>'
         body += "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + drift + "</tr>"
     heads = "".join(f"<th>{t}</th>" for t in ("Window", "Rows", "Sent", "Expected", "Precision", "Found", ""))

@@ -66,9 +66,15 @@ NAMED, IN_ROLE, SINGLE, WINNER, COUNTED = range(5)  # how a layout was recognise
 
 Array = NDArray[Any]
 Rows: TypeAlias = pa.RecordBatch | pa.Table
+Names: TypeAlias = tuple[str, ...]  # of classes, in their order
+Where: TypeAlias = str | Path  # the file that an error names
+Tables: TypeAlias = Sequence[pa.Table]
+Shards: TypeAlias = Sequence[Path]
+Labels: TypeAlias = Sequence[pa.ChunkedArray]
+TableScores: TypeAlias = tuple[Array, Classes, pa.Table]  # scores (C, N), classes, the other columns
 
 
-def roles_of(names: Sequence[str], given: Mapping[str, str], where: str | Path) -> dict[str, str]:
+def roles_of(names: Sequence[str], given: Mapping[str, str], where: Where) -> dict[str, str]:
     """Return the column of each role: as given, else by the names of `ROLES`.
 
     One --columns goes with several files: predictions may say ``paper`` where labels say ``nid``. `check_given` refuses names
@@ -100,8 +106,8 @@ class TableColumns:
     schema: pa.Schema
     kind: str | None
     roles: Mapping[str, str]
-    classes: tuple[str, ...] | None
-    where: str | Path
+    classes: Names | None
+    where: Where
 
     @property
     def scores(self) -> str | None:
@@ -141,7 +147,7 @@ class TableLayout:
 
     kind: str  # name of the score type; '' where it is unknown
     scores: tuple[str, ...]  # the columns of scores, in the order of the classes
-    names: tuple[str, ...] | None = None  # of the classes, where the columns are named after them
+    names: Names | None = None  # of the classes, where the columns are named after them
     roles: Mapping[str, str] = field(default_factory=dict)  # role -> column
 
     name: ClassVar[str]
@@ -164,7 +170,7 @@ class TableLayout:
         """Number of classes, where the columns say it."""
         return None
 
-    def check_columns(self, batch: Rows, where: str | Path) -> None:
+    def check_columns(self, batch: Rows, where: Where) -> None:
         """Refuse a batch without a column that the layout needs."""
         needed = [*self.scores, *(self.roles[role] for role in self.needed_roles if role in self.roles)]
         there = set(batch.schema.names)
@@ -172,7 +178,7 @@ class TableLayout:
         if missing:
             raise ValueError(f"{where}: no column {missing[0]!r}; the columns are {', '.join(batch.schema.names)}")
 
-    def read(self, batch: Rows, where: str | Path, classes: Classes | None = None) -> Array:
+    def read(self, batch: Rows, where: Where, classes: Classes | None = None) -> Array:
         """Read the scores (C, n) of a batch, which must be those of ``classes`` where given."""
         self.check_columns(batch, where)
         scores = self._block(batch, where, classes)
@@ -180,16 +186,10 @@ class TableLayout:
             raise ValueError(f"{where}: scores for {len(scores)} classes, expected {len(classes.names)}")
         return scores
 
-    def _block(self, batch: Rows, where: str | Path, classes: Classes | None) -> Array:
+    def _block(self, batch: Rows, where: Where, classes: Classes | None) -> Array:
         raise NotImplementedError
 
-    def read_tables(
-        self,
-        tables: Sequence[pa.Table],
-        shards: Sequence[Path],
-        names: tuple[str, ...] | None,
-        labels: Sequence[pa.ChunkedArray] = (),
-    ) -> tuple[Array, Classes, pa.Table]:
+    def read_tables(self, tables: Tables, shards: Shards, names: Names | None, labels: Labels = ()) -> TableScores:
         """Read the shards of a table: scores (C, N), the classes in their order, and the other columns.
 
         ``names`` are the classes of --classes. ``labels`` are the labels that occur, for a layout that does not hold all classes.
@@ -209,15 +209,15 @@ class TableLayout:
         others = [name for name in tables[0].column_names if name not in self.scores]
         return np.concatenate(blocks, axis=1), order, concat([table.select(others) for table in tables])
 
-    def rounded_scores(self, batch: Rows, where: str | Path) -> Array | None:
+    def rounded_scores(self, batch: Rows, where: Where) -> Array | None:
         """Scores (k, n) whose rounding is that of the table; None where rounding tells nothing."""
         return self.read(batch, where)
 
-    def score_columns(self, schema: pa.Schema, where: str | Path) -> tuple[str, ...]:
+    def score_columns(self, schema: pa.Schema, where: Where) -> tuple[str, ...]:
         """Return the columns of scores in the schema of another shard."""
         return self.scores
 
-    def prediction_rows(self, table: Rows, classes: tuple[str, ...], where: str | Path) -> slice | Array:
+    def prediction_rows(self, table: Rows, classes: Names, where: Where) -> slice | Array:
         """Return the prediction that each row of a table belongs to."""
         return slice(None)
 
@@ -228,11 +228,11 @@ class TableLayout:
     def calibrated_columns(
         self,
         batch: Rows,
-        classes: tuple[str, ...],
+        classes: Names,
         probs: Array,
         pred: Array,
         conf: Array | None = None,
-        where: str | Path = "the batch",
+        where: Where = "the batch",
     ) -> dict[str, pa.Array]:
         """Return the columns to add for calibrated probabilities (C, n) and predictions (n,).
 
@@ -242,7 +242,7 @@ class TableLayout:
         both = {"calibrated_prediction": _named(pred, classes), "calibrated_confidence": pa.array(conf)}
         return {**self._calibrated_scores(classes, probs), **both}
 
-    def _calibrated_scores(self, classes: tuple[str, ...], probs: Array) -> dict[str, pa.Array]:
+    def _calibrated_scores(self, classes: Names, probs: Array) -> dict[str, pa.Array]:
         raise NotImplementedError
 
 
@@ -277,17 +277,17 @@ class Wide(TableLayout):
     def num_columns(self) -> int | None:
         return len(self.scores)
 
-    def _block(self, batch: Rows, where: str | Path, classes: Classes | None) -> Array:
+    def _block(self, batch: Rows, where: Where, classes: Classes | None) -> Array:
         return np.stack(self.columns(batch, where))
 
-    def columns(self, batch: Rows, where: str | Path) -> list[Array]:
+    def columns(self, batch: Rows, where: Where) -> list[Array]:
         """Read the scores as C columns (n,), without a copy where they need none."""
         return [numbers_of(batch[name], where, name) for name in self.scores]
 
-    def score_columns(self, schema: pa.Schema, where: str | Path) -> tuple[str, ...]:
+    def score_columns(self, schema: pa.Schema, where: Where) -> tuple[str, ...]:
         return find_layout(schema, self.kind, Wide.name, self.roles, self.names, where).scores
 
-    def _calibrated_scores(self, classes: tuple[str, ...], probs: Array) -> dict[str, pa.Array]:
+    def _calibrated_scores(self, classes: Names, probs: Array) -> dict[str, pa.Array]:
         return {f"calibrated_prob_{name}": pa.array(p) for name, p in zip(classes, probs)}
 
 
@@ -315,10 +315,10 @@ class List(TableLayout):
             if joined:
                 yield sure, cls(of_name, (name,), None, roles)
 
-    def _block(self, batch: Rows, where: str | Path, classes: Classes | None) -> Array:
+    def _block(self, batch: Rows, where: Where, classes: Classes | None) -> Array:
         return list_block(batch[self.scores[0]], where, self.scores[0])
 
-    def _calibrated_scores(self, classes: tuple[str, ...], probs: Array) -> dict[str, pa.Array]:
+    def _calibrated_scores(self, classes: Names, probs: Array) -> dict[str, pa.Array]:
         flat = pa.array(np.ascontiguousarray(probs.T).reshape(-1))
         offsets = np.arange(0, len(flat) + 1, len(probs), dtype=np.int32)
         return {"calibrated_probs": pa.ListArray.from_arrays(pa.array(offsets), flat)}
@@ -342,10 +342,10 @@ class Binary(TableLayout):
                 if not joined:
                     yield sure, cls(kind, (name,), None, columns.roles)
 
-    def _block(self, batch: Rows, where: str | Path, classes: Classes | None) -> Array:
+    def _block(self, batch: Rows, where: Where, classes: Classes | None) -> Array:
         return both_classes(numbers_of(batch[self.scores[0]], where, self.scores[0]), self.kind)
 
-    def _calibrated_scores(self, classes: tuple[str, ...], probs: Array) -> dict[str, pa.Array]:
+    def _calibrated_scores(self, classes: Names, probs: Array) -> dict[str, pa.Array]:
         return {"calibrated_prob": pa.array(probs[1])}
 
 
@@ -364,7 +364,7 @@ class Long(TableLayout):
                 if not joined:
                     yield sure, cls(kind, (name,), None, columns.roles)
 
-    def _block(self, batch: Rows, where: str | Path, classes: Classes | None) -> Array:
+    def _block(self, batch: Rows, where: Where, classes: Classes | None) -> Array:
         class_column, count = self.roles["class"], len(classes.names) if classes else 0
         assert classes is not None
         row, label = self.prediction_rows(batch, classes.names, where), self._labels(batch, classes.names, where)
@@ -383,38 +383,32 @@ class Long(TableLayout):
         scores[label, row] = numbers_of(batch[self.scores[0]], where, self.scores[0])
         return scores
 
-    def prediction_rows(self, table: Rows, classes: tuple[str, ...], where: str | Path) -> Array:
+    def prediction_rows(self, table: Rows, classes: Names, where: Where) -> Array:
         ids = plain_ids(table[self.roles["id"]], where, self.roles["id"])
         codes: Array = ids.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
         return codes
 
-    def _labels(self, table: Rows, classes: tuple[str, ...], where: str | Path) -> Array:
+    def _labels(self, table: Rows, classes: Names, where: Where) -> Array:
         return class_numbers(table[self.roles["class"]], Classes(classes, declared=True), where, self.roles["class"])
 
-    def read_tables(
-        self,
-        tables: Sequence[pa.Table],
-        shards: Sequence[Path],
-        names: tuple[str, ...] | None,
-        labels: Sequence[pa.ChunkedArray] = (),
-    ) -> tuple[Array, Classes, pa.Table]:
+    def read_tables(self, tables: Tables, shards: Shards, names: Names | None, labels: Labels = ()) -> TableScores:
         table, name = concat(tables), self.roles["class"]
         order = Classes(names or sorted_names(classes_in(table[name], shards[0], name)), declared=names is not None)
         scores = self.read(table, shards[0], order)
         first = np.unique(self.prediction_rows(table, order.names, shards[0]), return_index=True)[1]
         return scores, order, table.take(pa.array(first))
 
-    def rounded_scores(self, batch: Rows, where: str | Path) -> Array | None:
+    def rounded_scores(self, batch: Rows, where: Where) -> Array | None:
         return numbers_of(batch[self.scores[0]], where, self.scores[0])[None]
 
     def calibrated_columns(
         self,
         batch: Rows,
-        classes: tuple[str, ...],
+        classes: Names,
         probs: Array,
         pred: Array,
         conf: Array | None = None,
-        where: str | Path = "the batch",
+        where: Where = "the batch",
     ) -> dict[str, pa.Array]:
         label, row = self._labels(batch, classes, where), self.prediction_rows(batch, classes, where)
         return {"calibrated_prob": pa.array(probs[label, row])}
@@ -439,7 +433,7 @@ class TopLabel(TableLayout):
             if "prediction" in roles:
                 yield WINNER, cls("probs", (roles["confidence"],), None, roles)
 
-    def _block(self, batch: Rows, where: str | Path, classes: Classes | None) -> Array:
+    def _block(self, batch: Rows, where: Where, classes: Classes | None) -> Array:
         assert classes is not None
         pred = class_numbers(batch[self.roles["prediction"]], classes, where, self.roles["prediction"])
         conf = numbers_of(batch[self.scores[0]], where, self.scores[0])
@@ -458,18 +452,12 @@ class TopLabel(TableLayout):
         block[pred, np.arange(len(pred))] = conf
         return block
 
-    def read_tables(
-        self,
-        tables: Sequence[pa.Table],
-        shards: Sequence[Path],
-        names: tuple[str, ...] | None,
-        labels: Sequence[pa.ChunkedArray] = (),
-    ) -> tuple[Array, Classes, pa.Table]:
+    def read_tables(self, tables: Tables, shards: Shards, names: Names | None, labels: Labels = ()) -> TableScores:
         rows = concat(tables)
         order = Classes(names, declared=True) if names else self._occurring(rows, labels, shards[0])
         return self.read(rows, shards[0], order), order, rows
 
-    def _occurring(self, rows: pa.Table, labels: Sequence[pa.ChunkedArray], where: str | Path) -> Classes:
+    def _occurring(self, rows: pa.Table, labels: Sequence[pa.ChunkedArray], where: Where) -> Classes:
         """Return the classes that occur among predictions and labels."""
         predicted = classes_in(rows[self.roles["prediction"]], where, self.roles["prediction"])
         labelled = {v for column in labels for v in classes_in(column, where, "label")}
@@ -483,7 +471,7 @@ class TopLabel(TableLayout):
             raise ValueError(f"{where}: only {len(predicted | labelled)} class occurs; name all of them with --classes")
         return Classes(sorted_names(predicted | labelled))
 
-    def rounded_scores(self, batch: Rows, where: str | Path) -> Array | None:
+    def rounded_scores(self, batch: Rows, where: Where) -> Array | None:
         return None
 
     def as_written(self, log_probs: Tensor) -> Tensor:
@@ -491,7 +479,7 @@ class TopLabel(TableLayout):
         rest = torch.log(-torch.expm1(top.clamp(max=-1e-12)) / (log_probs.shape[1] - 1))
         return rest.expand(log_probs.shape).scatter(1, pred, top).to(log_probs.dtype)
 
-    def _calibrated_scores(self, classes: tuple[str, ...], probs: Array) -> dict[str, pa.Array]:
+    def _calibrated_scores(self, classes: Names, probs: Array) -> dict[str, pa.Array]:
         return {}
 
 
@@ -503,8 +491,8 @@ def find_layout(
     kind: str | None = None,
     layout: str | None = None,
     columns: Mapping[str, str] | None = None,
-    classes: tuple[str, ...] | None = None,
-    where: str | Path = "the table",
+    classes: Names | None = None,
+    where: Where = "the table",
 ) -> TableLayout:
     """Infer the layout of a table from its column names, or refuse and name what would do.
 
@@ -575,7 +563,7 @@ def confidence_of(probs: Array, pred: Array) -> Array:
     return confidence
 
 
-def _named(pred: Array, classes: tuple[str, ...]) -> pa.Array:
+def _named(pred: Array, classes: Names) -> pa.Array:
     """Return predictions by the names of the classes, as numbers where they are numbers."""
     numbers = pa.array(pred.astype(number_type(len(classes)), copy=False))
     if Classes(classes).are_numbers:
@@ -583,7 +571,7 @@ def _named(pred: Array, classes: tuple[str, ...]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(numbers, pa.array(classes, pa.string()))
 
 
-def numbers_of(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str) -> Array:
+def numbers_of(column: pa.ChunkedArray | pa.Array, where: Where, name: str) -> Array:
     """Read a column of numbers, float32 where it is that on the disk, else float64; null becomes NaN."""
     if pa.types.is_null(column.type):
         return np.full(len(column), np.nan)
@@ -601,7 +589,7 @@ def numbers_of(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str)
     return values
 
 
-def list_block(column: pa.ChunkedArray | pa.Array, where: str | Path, name: str) -> Array:
+def list_block(column: pa.ChunkedArray | pa.Array, where: Where, name: str) -> Array:
     """Read a list column as (C, n); text is split at ';'."""
     column = one_array(column)
     if column.null_count:

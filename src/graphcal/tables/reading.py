@@ -79,6 +79,14 @@ class PredictionTable:
             )
         return self.rows[name]
 
+    def flags(self, name: str) -> np.ndarray:
+        """Booleans (N,) from a column of true and false or of 1 and 0; empty cells are false."""
+        column = self.column(name)
+        try:
+            return np.asarray(pc.fill_null(column.cast(pa.bool_()), False).to_numpy())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise ValueError(f"Column {name!r} must hold true and false, or 1 and 0; got {column.type}.") from None
+
     def times(self, name: str = "") -> np.ndarray | None:
         """Times (N,) from the column ``name``, or from the first column of dates or timestamps; None where there is none."""
         if name:

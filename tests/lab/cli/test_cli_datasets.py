@@ -26,7 +26,7 @@ def test_the_command_lists(alone: Path, command: typer.Typer) -> None:
     for name in NAMES:
         assert name in shown.output
     assert max(len(line) for line in shown.output.splitlines()) <= 80 + 3
-    rows = json.loads(CliRunner().invoke(command, ["--json"]).output)
+    rows = json.loads(CliRunner().invoke(command, ["--json"]).output)["datasets"]
     assert {row["name"]: row["here"] for row in rows}["citeseer"] == "embedded"
 
 

@@ -25,7 +25,7 @@ def test_the_command_prints_its_tables(table: str, monkeypatch: pytest.MonkeyPat
     app.command()(command)
     result = CliRunner().invoke(app, ["tiny", "--table", table, "--seeds", "1", "--json"])
     assert result.exit_code == 0, result.output
-    rows = json.loads(result.stdout)
+    rows = json.loads(result.stdout)["rows"]
     assert rows[0]["method"] == "none"
     maker = {"shift": "out_of_distribution", "wrong": "wrong_predictions"}[table]
     monkeypatch.setattr(f"graphcal.lab.shift.{maker}", lambda *_, **__: rows)

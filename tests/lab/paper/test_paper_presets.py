@@ -8,7 +8,7 @@ import pytest
 
 from graphcal.lab.bench.expansion import expand
 from graphcal.lab.bench.presets import matches, preset_titles, read_preset
-from graphcal.lab.bench.spec import Cell
+from graphcal.lab.bench.records import Cell
 
 PAPER = [
     "table-gcn", "table-gat", "table-ablation", "table-accuracy", "table-hetero", "table-backbones", "fig-reliability",
@@ -22,7 +22,7 @@ def test_every_table_and_figure_of_the_paper_has_a_preset() -> None:
     assert all(preset_titles().values())
 
 
-@pytest.mark.slow_cases("blind", "blind-labels")
+@pytest.mark.slow_cases("blind")
 @pytest.mark.parametrize("name", preset_titles())
 def test_every_preset_expands_to_cells_that_are_plain_data(name: str) -> None:
     preset = read_preset(name)

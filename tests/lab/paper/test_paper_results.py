@@ -82,7 +82,7 @@ def test_the_numbers_are_those_that_are_exported_today(path: Path) -> None:
         assert {f"all_{name}" for name in columns} <= set(header)
 
 
-@pytest.mark.slow_cases("blind", "blind-labels")
+@pytest.mark.slow_cases("blind")
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_means_and_deviations_are_those_of_the_runs(path: Path) -> None:
     runs: dict[tuple[str, ...], list[dict[str, str]]] = {}

@@ -20,7 +20,7 @@ from typing import Any
 
 from graphcal.files import RUNS, sha256_of
 from graphcal.lab.bench.presets import Preset, matches
-from graphcal.lab.bench.spec import Cell, RunId, TrainingGroup
+from graphcal.lab.bench.records import Cell, RunId, TrainingGroup
 from graphcal.lab.datasets.protocols import PROTOCOLS
 from graphcal.lab.training import Retraining, Training, published
 from graphcal.methods import CALIBRATORS
@@ -106,7 +106,8 @@ def make_cells(settings: SlotSettings, row: Mapping[str, Any], runs: int) -> Ite
         for run in together[: runs - first]:
             fields = _recipe_fields(settings.calibrator, given, groups[0], run[1])
             yield Cell(
-                groups, run, settings.calibrator, fields, settings.stop, settings.bins, row.get("fit_labels", 0), code
+                groups, run, settings.calibrator, fields, settings.stop, settings.bins, row.get("fit_labels", 0), code,
+                row.get("next", ""),
             )  # fmt: skip
 
 

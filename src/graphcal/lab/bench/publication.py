@@ -27,6 +27,7 @@ from graphcal.lab.bench.document import Block, Command, Heading, markdown, parag
 from graphcal.lab.bench.files import Place, parse_lines, place_of, read_lines, read_table
 from graphcal.lab.bench.presets import preset_titles, read_preset
 from graphcal.lab.bench.records import Store
+from graphcal.lab.bench.release_pages import publish_releases
 from graphcal.lab.bench.session import clock
 from graphcal.lab.bench.tabulation import Row, Table
 
@@ -35,6 +36,8 @@ MADE = re.compile(r"^## How it was made\n\n(.+?)(?=\n\n## |\s*\Z)", re.MULTILINE
 
 def publish(table: Table, command: str, folder: Path) -> list[Path]:
     """The table for people, with the command that makes it, the time it took and the machine's shape; and its data."""
+    if table.preset.kind == "releases":
+        return publish_releases(table, _made(table, [], command, folder / f"{table.preset.name}.md"), folder)
     name, kept = table.preset.name, kept_rows(table, folder)
     whole = _put_together(table, kept)
     order, staying = _order(table), {_place(row) for row in kept}
@@ -73,6 +76,8 @@ def _page(table: Table, how: Sequence[Block]) -> dict[str, str]:
 
 def kept_rows(table: Table, folder: Path) -> list[Row]:
     """Rows that stand in the folder with more runs than here."""
+    if table.preset.kind == "releases":  # lines are put together one by one
+        return []
     preset, here = table.preset, {_place(row): row.runs for row in table.rows}
     kept = [row for row in read_table(folder, preset).rows if row.runs > here.get(_place(row), 0)]
     if not kept or (preset.kind == "table" and all(row.same_nodes for row in kept)):

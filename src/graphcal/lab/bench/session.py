@@ -25,8 +25,7 @@ from graphcal.files import check_writable, file_errors, read_text, sweep, write_
 from graphcal.lab.bench.engines import Engine, Tick
 from graphcal.lab.bench.expansion import Blank, Filter, Slot, blanks, expand
 from graphcal.lab.bench.presets import Preset, read_preset
-from graphcal.lab.bench.records import Record, Store
-from graphcal.lab.bench.spec import Cell, TrainingGroup, canonical, jobs_of
+from graphcal.lab.bench.records import Cell, Record, Store, TrainingGroup, canonical, jobs_of
 from graphcal.lab.bench.tabulation import Table, tabulate
 from graphcal.lab.datasets.catalog import NAMES, at_hand, find
 

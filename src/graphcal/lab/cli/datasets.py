@@ -46,10 +46,12 @@ def datasets(
 
     if name is None:
         rows = listing()
-        typer.echo(json_format.dumps([asdict(row) for row in rows])) if json else _show_list(rows)
+        typer.echo(json_format.dumps({"schema": 1, "datasets": [asdict(row) for row in rows]})) if json else _show_list(
+            rows
+        )
     else:
         dataset_card = card(name)
-        typer.echo(json_format.dumps(dataset_card.as_dict())) if json else _show_card(dataset_card)
+        typer.echo(json_format.dumps({"schema": 1, **dataset_card.as_dict()})) if json else _show_card(dataset_card)
 
 
 def _build(packages: Path | None, descriptions: Path | None, reference: str | None, out: Path | None) -> None:

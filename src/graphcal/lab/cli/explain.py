@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from graphcal.cli.completion import complete_calibrator
-from graphcal.cli.console import plain_console
+from graphcal.cli.console import plain_console, print_line
 from graphcal.lab.cli import arguments
 
 if TYPE_CHECKING:
@@ -59,14 +59,14 @@ def explain(
     fitted = None if calibrator == "none" else study.fitted[calibrator][0].calibration
     explanation = explain_node(study.outputs[0], number, fitted)
     if json:
-        typer.echo(json_format.dumps(explanation.to_dict()))
+        typer.echo(json_format.dumps({"schema": 1, **explanation.to_dict()}))
     else:
         _show(explanation, f"{backbone} on {dataset}")
     if picture is not None:
         from graphcal.lab.plots.explanation import save_explanation
 
         save_explanation(explanation, picture)
-        typer.echo(f"Picture: {picture}", err=True)
+        print_line(f"Picture: {picture}", stderr=True)
 
 
 def node_number(data: Data, node: str, dataset: str) -> int:

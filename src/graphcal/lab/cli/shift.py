@@ -72,7 +72,7 @@ def shift(
     else:
         rows = wrong_predictions(data, backbone, seeds=range(seeds), methods=methods)
     if json:
-        typer.echo(json_format.dumps(rows))
+        typer.echo(json_format.dumps({"schema": 1, "rows": rows}))
     else:
         show_rows(rows)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from graphcal.cli.completion import complete_calibrator
-from graphcal.cli.console import plain_console
+from graphcal.cli.console import plain_console, print_line
 from graphcal.lab.cli import arguments
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def tune(
     else:
         result = tune_decay(data, backbone, None, decay_values, range(seeds), search, criterion, recipe)
     if json:
-        typer.echo(json_format.dumps(result if sweep else result.to_dict()))
+        typer.echo(json_format.dumps({"schema": 1, "sweep": result} if sweep else {"schema": 1, **result.to_dict()}))
     elif sweep:
         _show_sweep(result)
     else:
@@ -73,7 +73,7 @@ def tune(
         from graphcal.lab.plots.tuning import save_decay_picture
 
         save_decay_picture(result, picture)
-        typer.echo(f"Picture: {picture}", err=True)
+        print_line(f"Picture: {picture}", stderr=True)
 
 
 def _numbers(text: str) -> list[float] | None:

@@ -35,7 +35,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from graphcal.lab.engine.dropout import Dropout, kept_bytes, kept_scale, random_words
+from graphcal.lab.engine.layers import Dropout, kept_bytes, kept_scale, random_words
 from graphcal.lab.engine.sparse import Sparse, spmm
 
 DENSE_FROM = 0.3  # share of non-zero entries from which a dense product is the faster one

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import scipy.sparse as sp
 import torch
@@ -29,7 +29,7 @@ from torch.nn.functional import leaky_relu
 from torch_geometric.data import Data
 
 from graphcal.core import FinalLayer, Outputs
-from graphcal.lab.engine.dropout import Dropout
+from graphcal.lab.engine.layers import Dropout
 from graphcal.lab.engine.receptive import GraphInput, ReceptiveField, full_graph
 from graphcal.lab.engine.sparse import Sparse, plain_adjacency, symmetric
 from graphcal.observation.batches import feature_matrix
@@ -202,7 +202,7 @@ class GraphBackbone:
     """Base of backbones that read the features as they are, and one propagation matrix."""
 
     network: ClassVar[Callable[..., Replicas]]  # (settings, config, generators)
-    operator: ClassVar[Callable[[sp.csr_matrix], sp.csr_matrix]] = staticmethod(symmetric)
+    operator: ClassVar[Any] = staticmethod(symmetric)  # propagation matrix of the plain adjacency
 
     def prepare(self, adjacency: sp.csr_matrix, x: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
         return self.operator(adjacency), x

@@ -155,7 +155,7 @@ def out_of_distribution(
         for share in shares:
             changed = change(data, share, generator)
             views = [observe(run.model, changed) for run in runs]
-            rows += measured_rows(study.carried_to(views), shift=shift, share=share)
+            rows += measured_rows(study.reapply(views), shift=shift, share=share)
     reduced = without_class(data, unknown)
     return rows + _unknown_class(study_of(train(reduced, backbone, training, seeds), reduced, methods))
 
