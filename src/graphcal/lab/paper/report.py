@@ -34,8 +34,8 @@ EASY = (
 HARD = (
     "CoraFull and Arxiv-year could not be had. The base models of the heterophilic graphs, FAGCN and GCNII are not specified. "
     "Uncal. and SCAR belong to different training recipes, the GAT rows to two networks, and TS was fitted under dropout: none "
-    "of it is in the text. Predictions have to be kept to test methods on the same nodes, and the first runs kept none. No contact "
-    "with the authors is recorded."
+    "of it is in the text. Predictions have to be kept to test methods on the same nodes, and the first runs kept none. No "
+    "contact with the authors is recorded."
 )
 
 
