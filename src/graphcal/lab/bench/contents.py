@@ -61,7 +61,9 @@ def _subject(table: Table) -> str:
 def page_sections(table: Table) -> list[tuple[str, Sequence[Row]]]:
     """Titles and rows of the sections of the page: those that the preset names, or all rows."""
     sections = table.preset.summary.get("section", ())
-    named = [(s["title"], [row for row in table.rows if matches(s["where"], row.axis_values)]) for s in sections]
+    named: list[tuple[str, Sequence[Row]]] = [
+        (s["title"], [row for row in table.rows if matches(s["where"], row.axis_values)]) for s in sections
+    ]
     return named or [(ALL_GRAPHS, table.rows)]
 
 

@@ -91,7 +91,7 @@ def write_pdf(text: str, folder: Path, pdf: Path) -> None:
     if browser is None:
         raise ValueError("No chromium was found. Install it, or print results/report.md by other means.")
     try:
-        from markdown import markdown as to_html
+        from markdown import markdown as to_html  # type: ignore[import-untyped]
     except ImportError as error:
         raise ValueError("The package markdown is not installed: pip install markdown.") from error
     style = "body{font:9.5pt serif;line-height:1.3}td,th{padding:1px 5px;font-size:8pt}img{width:60%}@page{margin:18mm}"
