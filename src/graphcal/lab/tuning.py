@@ -1,4 +1,4 @@
-"""SCAR's class-centroid level, searched: which weight decay should the final layer have? (arXiv:2505.11335, Section 3.1)
+"""Search the weight decay of the final layer: SCAR's class-centroid level (arXiv:2505.11335, Section 3.1).
 
 The paper advises "a binary search", because a smaller final decay takes a model from under- to over-confident. Read as a method:
 the signed validation gap

@@ -4,10 +4,9 @@
 
 Models are trained on a graph where every label outside the training and validation nodes is gone.
 
-Trained models by the hash of their training: twenty calibrators share one.
-
-A base is trained whole, all its runs together, and cached whole in one safetensors file: logits, final representation, final
-layer and weights of every run. A training that was killed leaves nothing, and is done again the same way.
+Trained models are cached by the hash of their training, so that twenty calibrators share one. A base is trained
+whole, all its runs together, and cached in one safetensors file: logits, final representation, final layer and weights of every
+run. A training that was killed leaves nothing, and is done again the same way.
 """
 
 from __future__ import annotations

@@ -33,11 +33,12 @@ import torch
 from numpy.typing import NDArray
 
 from graphcal.communities import communities
-from graphcal.core import Outputs, blinded
+from graphcal.core import Outputs
 from graphcal.decisions.estimates import estimate
 from graphcal.files import write_atomically
 from graphcal.graphs import structure
 from graphcal.methods import GraphScaling, TemperatureScaling
+from graphcal.study import blinded_outputs
 
 Array = NDArray[Any]
 GRAPHS = (
@@ -119,8 +120,8 @@ def rows_of(graph: str, split: int, mode: str) -> Iterator[dict[str, Any]]:
         on = torch.zeros(len(y), dtype=torch.bool)
         on[labelled] = True
         seen.val_mask, seen.test_mask = on, ~on & ~data.train_mask
-        view = replace(out, graph=blinded(seen))
-        calibration = GraphScaling(sets=True, predictions=mode).fit(view, on=on)  # type: ignore[arg-type]
+        (view,) = blinded_outputs([replace(out, graph=seen)])
+        calibration = GraphScaling(sets=True, predictions=mode).fit(view, on=on)
         with torch.no_grad():
             conf, pred = TemperatureScaling().fit(view, on=on)(view).double().exp().max(1)
             right = (calibration(view).argmax(1) == data.y).numpy()
@@ -196,6 +197,8 @@ def page(rows: list[dict[str, Any]]) -> str:
     parts = [HEAD.format(windows=len(rows), graphs=len(graphs))]
     for mode, name in zip(MODES, ("Predictions of the model", "Predictions that calibration may change")):
         some = [row for row in rows if row["predictions"] == mode]
+        if not some:
+            continue
         three = [row for row in some if row["shift"] != "prior"]
         parts += [f"## {name}\n", title.format("shift")]
         for shift in SHIFTS:
@@ -214,12 +217,11 @@ Remake: `python -m graphcal.lab.bench.label_free --out DIR --write results` (res
 
 `graphcal.estimate` against mean confidence after temperature scaling (TS), CBPE (isotonic regression), ATC and DoC: mean absolute
 error of the accuracy of a window, in points; then the share of 90 % intervals that hold the accuracy, and their mean half-width
-in points, without and with the term for windows that differ. {windows} windows of {graphs} graphs, GCN, 500 labels. Labels are a
-random draw of all nodes (no shift, prior), or of one half of the communities or of the degrees, while windows lie in the other
-half, so that labels and windows have no degree or community in common. In `prior`, windows are thinned by class; nobody told the
-estimates. The first table is about the accuracy of the model's own predictions, for all estimates alike. In the second one graph
-scaling may change predictions, and `graphcal` is about the changed ones. The rule was set before, on other runs; nothing was
-chosen here. Windows of one graph share a model.
+in points, without and with the term for windows that differ. {windows} windows of {graphs} graphs, GCN, at most 500 labels.
+Labels are a random draw of all nodes (no shift, prior), or of one half of the communities or of the degrees, while windows lie
+in the other half. In `prior`, windows are thinned by class; nobody told the estimates. "Predictions of the model": all estimates
+are about the model's own predictions. "Predictions that calibration may change": `graphcal` is about the changed ones, the others
+are about the model's. The rule was set before, on other runs; nothing was chosen here. Windows of one graph share a model.
 """
 
 

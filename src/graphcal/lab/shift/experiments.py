@@ -1,4 +1,4 @@
-"""Two uncomfortable questions, as tables: lists of rows, one per method, means over seeds, fractions.
+"""Measure calibrators on wrong predictions, unknown classes and changed graphs. Each table is a list of rows, one per method.
 
     wrong_predictions    what does a calibration do to the confidence of wrong predictions?
     out_of_distribution  what happens with an unknown class, other features, other edges?
