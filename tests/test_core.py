@@ -192,7 +192,13 @@ def test_calibration_state_is_its_constructors_arguments():
     shift = Shift(by=torch.ones(2), note="hello")
     assert shift.settings == {"note": "hello"}
     assert list(shift.state_dict()) == ["by"]
-    assert repr(shift) == "Shift(by=[1, 1], note='hello')"
+    assert repr(shift).splitlines() == [
+        "Calibration:  Shift, any number of classes",
+        "Reads:        logits",
+        "Parameters:   by [1, 1]",
+        "Note:         hello",
+    ]
+    assert "<td>hello</td>" in shift._repr_html_()
 
 
 def test_logits_of_another_number_of_classes_are_refused():

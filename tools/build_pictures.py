@@ -1,7 +1,8 @@
-"""Draw the pictures of docs/measurement.md, from one GCN on Citeseer (inside the package): python tools/build_pictures.py"""
+"""Draw the pictures of docs/measurement.md and docs/sets.md from one GCN on Citeseer: python tools/build_pictures.py"""
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -175,14 +176,58 @@ PICTURES: tuple[Callable[[Axes, Story], None], ...] = (
 )  # fmt: skip
 
 
+FAMILIES = {
+    "balls": "balls", "communities": "communities", "classes": "predicted classes", "slices": "slices", "random": "random sets",
+}  # fmt: skip
+
+
+def set_coverage(ax: Axes, _: Story) -> None:
+    """Coverage by kind of set, over all graphs and models of results/sets.csv."""
+    with (Path(__file__).parents[1] / "results" / "sets.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["event"] == "error" and float(row["labels"]) > 100]
+    for height, family in enumerate(reversed(FAMILIES)):
+        mine = [row for row in rows if row["family"] == family]
+        total = sum(float(row["sets"]) for row in mine)
+        ends = [100 * sum(float(row[key]) for row in mine) / total for key in ("covered_independent", "covered")]
+        ax.plot(ends, [height, height], color=GREY, lw=1)
+        for end, colour, name in zip(ends, (RED, BLUE), ("independence", "graphcal.count")):
+            ax.scatter([end], [height], color=colour, s=50, zorder=3, label=name if height == 0 else None)
+    ax.axvline(95, color=GREY, lw=1, ls="--")
+    ax.set(xlim=(None, 101), xlabel="95 % intervals that cover the true number, %")
+    ax.set_yticks(range(len(FAMILIES)), list(FAMILIES.values())[::-1])
+    ax.legend(frameon=False, loc="lower left")
+    ax.set_title("Independent errors: too short")
+
+
+def set_parts(ax: Axes, story: Story) -> None:
+    """Parts of the variance of a random set, a community, a predicted class and all nodes."""
+    calibration = graphcal.GraphScaling(sets=True).fit(story.out, on=story.data.val_mask)
+    groups = [graphcal.count(calibration, story.out, by=by)[0] for by in ("community", "prediction")]
+    nodes = torch.randperm(len(story.data.y), generator=torch.Generator().manual_seed(0))[: groups[0].nodes]
+    random, everything = graphcal.count(calibration, story.out, [nodes.numpy(), range(len(story.data.y))])
+    counts = {"random nodes": random, "a community": groups[0], "a predicted class": groups[1], "all nodes": everything}
+    left = [0.0] * len(counts)
+    for part, colour in (("chance", GREY), ("neighbourhood", RED), ("fit", BLUE)):
+        shares = [100 * getattr(c, part) / (c.chance + c.neighbourhood + c.fit) for c in counts.values()]
+        ax.barh(range(len(counts)), shares, left=left, color=colour, label=part, height=0.6)
+        left = [a + b for a, b in zip(left, shares)]
+    ax.set_yticks(range(len(counts)), [f"{name}\n({c.nodes:,}: {c})" for name, c in counts.items()])
+    ax.set(xlim=(0, 100), xlabel="share of the variance, %")
+    ax.legend(frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.4, 1.0))
+
+
+NAMED: dict[str, Callable[[Axes, Story], None]] = {"sets-coverage": set_coverage, "sets-parts": set_parts}
+
+
 def main() -> None:
     story = Story()
     with matplotlib.rc_context(STYLE):
-        for number, draw in enumerate(PICTURES, 1):
+        pictures = {f"picture-{number:02}": draw for number, draw in enumerate(PICTURES, 1)} | NAMED
+        for name, draw in pictures.items():
             figure = Figure(figsize=(5.2, 3.4), layout="constrained")
             draw(figure.subplots(), story)
-            figure.savefig(FOLDER / f"picture-{number:02}.svg", metadata={"Date": None})
-    print(f"wrote {len(PICTURES)} pictures to {FOLDER}")
+            figure.savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
+    print(f"wrote {len(pictures)} pictures to {FOLDER}")
 
 
 if __name__ == "__main__":

@@ -57,10 +57,26 @@ def decisions() -> str:
     return markdown(["graph", "calibration", "graphcal", "SGR (2017)", "naive threshold"], "llrrr", [*shown, mean])
 
 
+def debian(part: str) -> str:
+    """A table of the release bench, from results/debian-windows.csv."""
+    from graphcal.lab.bench import release_pages
+    from graphcal.lab.bench.document import markdown as written
+    from graphcal.lab.bench.files import read_lines
+
+    built = getattr(release_pages, part)(read_lines(ROOT / "results" / "debian-windows.csv"))
+    return written(built[1:] if isinstance(built, list) else [built])  # without the heading
+
+
 QUOTES: dict[tuple[str, str], Callable[[], str]] = {
     ("README.md", "blind"): lambda: blind(("NLL", "ECE %", "accuracy %"), SHORT),
     ("docs/choose.md", "blind"): lambda: blind(list(DIGITS)),
     ("docs/decide.md", "decisions"): decisions,
+    ("docs/leaderboard.md", "leaderboard"): lambda: debian("leaderboard"),
+    ("docs/debian.md", "survival"): lambda: debian("survival"),
+    ("docs/debian.md", "promises"): lambda: debian("promises"),
+    ("docs/debian.md", "watched"): lambda: debian("watched"),
+    ("docs/debian.md", "counted"): lambda: debian("counted"),
+    ("docs/debian.md", "estimated"): lambda: debian("estimated"),
 }
 
 

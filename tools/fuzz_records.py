@@ -202,7 +202,7 @@ def read_predictions(folder: Path) -> Any:
 
 @cache
 def cell() -> Any:
-    from graphcal.lab.bench.spec import Cell, TrainingGroup
+    from graphcal.lab.bench.records import Cell, TrainingGroup
 
     group = TrainingGroup(
         "citeseer", "public", 20, None, "gcn", {"layers": 2}, {"lr": 0.01, "epochs": 5}, ((0, 0), (0, 1))

@@ -28,6 +28,7 @@ _WHERE = {
     "calibrate": "tables.calibration",
     "count": "decisions",
     "decide": "decisions",
+    "estimate": "decisions",
     "evaluate": "metrics",
     "example": "_example",
     "export": "tables.writing",

@@ -16,6 +16,7 @@ from graphcal.core import Recipe as Recipe
 from graphcal.decisions import Decision as Decision
 from graphcal.decisions import count as count
 from graphcal.decisions import decide as decide
+from graphcal.decisions import estimate as estimate
 from graphcal.graphs import structure as structure
 from graphcal.methods import CALIBRATORS as CALIBRATORS
 from graphcal.methods import SCAR as SCAR

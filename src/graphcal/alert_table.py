@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
 
 from graphcal import __version__
@@ -32,6 +33,8 @@ from graphcal.decisions.alerts import (
 from graphcal.decisions.bounds import check_inclusion
 from graphcal.decisions.windows import QueueEstimate, WindowEstimate, cut_windows
 from graphcal.files import sha256_of, write_atomically
+from graphcal.methods.positive_curves import BetweenCurves, after_shift, apply_curve, fit_curve
+from graphcal.metrics.references import reference_summary
 from graphcal.metrics.row_comparison import FEWEST, compare_rows
 from graphcal.tables.score_column import ScoreColumn
 from graphcal.tables.two_classes import CurveChoice, average_precision, choose_curve, cross_fitted, curve_folds
@@ -57,9 +60,6 @@ class LabelEvidence:
     labels: int
     positives: int
     sentence: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,16 +177,16 @@ class Alerts:
             "graphcal": __version__,
             "positive": self.positive,
             "sentence": self.sentence,
-            "threshold": self.threshold.to_dict(),
-            "thresholds": [one.to_dict() for one in self.thresholds],
-            "closing": self.closing.to_dict(),
-            "promises": [one.to_dict() for one in self.promises],
-            "evidence": self.evidence.to_dict(),
+            "threshold": asdict(self.threshold),
+            "thresholds": [asdict(one) for one in self.thresholds],
+            "closing": asdict(self.closing),
+            "promises": [asdict(one) for one in self.promises],
+            "evidence": asdict(self.evidence),
             "calibration": self.choice.to_dict(),
             "average_precision": {"before": before, "after": after},
             "expected_positives": self.expected,
             "rows": counts,
-            "windows": [one.to_dict() for one in self.windows],
+            "windows": [asdict(one) for one in self.windows],
             "notes": list(self.notes),
         }
 
@@ -198,15 +198,8 @@ class Alerts:
 
     def table(self) -> pa.Table:
         """The rows with probability, rank and decision."""
-        rank = pa.array(self.rank, mask=self.rank == 0)
-        return pa.table(
-            {
-                "id": self.ids,
-                "probability": self.probability,
-                "rank": rank,
-                "decision": pa.array(self.decision.tolist()),
-            }
-        )
+        rank, decision = pa.array(self.rank, mask=self.rank == 0), pa.array(self.decision.tolist())
+        return pa.table({"id": self.ids, "probability": self.probability, "rank": rank, "decision": decision})
 
     def save(self, folder: str | Path) -> Path:
         """Write alerts.parquet, calibrator.safetensors and report.html, then results.json; return the folder."""
@@ -216,10 +209,8 @@ class Alerts:
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        written = [
-            write_table(folder / "alerts.parquet", iter([self.table()])),
-            save(self.calibration, folder / "calibrator.safetensors"),
-        ]
+        written = [write_table(folder / "alerts.parquet", iter([self.table()]))]
+        written.append(save(self.calibration, folder / "calibrator.safetensors"))
         write_atomically(folder / "report.html", alerts_page(self))
         record = {**self.to_dict(), "files": {file.name: sha256_of(file) for file in written}}
         write_atomically(folder / "results.json", json.dumps(record, indent=1) + "\n")
@@ -326,19 +317,16 @@ def alerts(
         raise ValueError(
             f"No row is labelled {positive}: its share cannot be estimated. Label some rows of {positive}."
         )
-    times = None if time is None else np.asarray(time)
-    usable = ~trained
-    evidence = judge_labels(
-        odds[usable], labels[usable], None if chance is None else chance[usable], young[usable],
-        None if times is None else times[usable], positive, random_draw,
-    )  # fmt: skip
+    some, when = ~trained, None if time is None else np.asarray(time)[~trained]
+    inclusions = None if chance is None else chance[some]
+    evidence = judge_labels(odds[some], labels[some], inclusions, young[some], when, positive, random_draw)
     weight = np.ones(len(odds)) if chance is None else 1 / chance
     span = (float(odds.min()), float(odds.max()) + 1e-9)
 
     if edges is None:
         fit_rows, judging = labelled, labelled
         choice = choose_curve(odds[labelled], hit[labelled], weight[labelled], span, kind == "probs")
-        prob, ranking, calibration = positive_probability(choice.calibration, odds), odds, choice.calibration
+        prob, ranking, calibration = apply_curve(choice.calibration, odds), odds, choice.calibration
     else:
         rng = np.random.default_rng(seed)
         rows = rng.permutation(np.flatnonzero(labelled))
@@ -376,13 +364,13 @@ def alerts(
     decision[queue[: threshold.rows]] = "review"
     estimate = queue_estimate(sample, threshold, evidence.carries, positive)
     old = ~young & ~trained
-    calibration = _described(
-        calibration, class_weight, kind, (negative, positive), fit_rows, prob[old if old.any() else ~trained], estimate
-    )
+    served = after_shift(calibration, 0.0 if class_weight is None else -float(np.log(class_weight)))
+    fitting_period = prob[old if old.any() else ~trained]
+    attach_metadata(served, kind, (negative, positive), int(fit_rows.sum()), fitting_period, estimate)
     return Alerts(
         positive, tuple(table), threshold, closing, promises, evidence, choice, estimate.expected.value, (before, after),
         tuple(notes), pa.array(np.arange(len(odds))) if ids is None else ids, prob, rank, decision,
-        np.where(judging, labels, -1), calibration, tuple(curve),
+        np.where(judging, labels, -1), served, tuple(curve),
         windows_of(estimate, prob, rank, decision == "review", odds, time, old, window),
     )  # fmt: skip
 
@@ -435,8 +423,6 @@ def alerts_of_table(
     **options: Any,
 ) -> Alerts:
     """Read a table that `graphcal.tables.score_column.look` has seen, and call `alerts`; roles are names of columns."""
-    from dataclasses import replace
-
     from graphcal.tables.edges import read_edges
     from graphcal.tables.reading import read_table
 
@@ -578,57 +564,47 @@ def judge_labels(
 
     def evidence(carries: bool, text: str) -> LabelEvidence:
         stated = carries and (random_draw or chance is not None)
-        return LabelEvidence(design, carries, stated, count, hits, f"{text} ({have}).")
+        start = f"The labels can{'' if carries else 'not'} carry a promise"
+        return LabelEvidence(design, carries, stated, count, hits, f"{start}{text} ({have}).")
 
     if count < FEWEST:
-        return evidence(False, f"Fewer than {FEWEST} labels cannot carry a promise")
-    columns: dict[str, Array] = {f"probability of {positive}": 1 / (1 + np.exp(-np.clip(odds, -30, 30)))}
-    groups = []
+        return evidence(False, f": fewer than {FEWEST}")
+    score = {f"probability of {positive}": 1 / (1 + np.exp(-np.clip(odds, -30, 30)))}
     frame = ~young if chance is None else ~young & (chance < 1)
+    drawn, others = labelled & frame, frame & ~labelled
+    older = labelled if chance is None else ~young  # with known chances all older rows, whatever their chance
+    groups = [(drawn, others, score, chance), (older, young, score, None)]
     if time is not None:
-        groups.append(("the others", frame & ~labelled, {**columns, "time": np.asarray(time)}))
-    groups.append(("the others", frame & ~labelled, columns))
-    groups.append(("recent rows", young, columns))
-    for name, others, covariates in groups:
-        first = labelled if name == "recent rows" and chance is None else labelled & frame
-        if others.sum() < FEWEST or first.sum() < FEWEST:
+        groups.insert(0, (drawn, others, {**score, "time": time}, chance))
+    for first, second, covariates, inclusion in groups:
+        if min(first.sum(), second.sum()) < FEWEST:
             continue
-        inclusion = None if chance is None or name == "recent rows" else (chance[first], chance[others])
-        if name == "recent rows" and chance is not None:  # compared with all older rows, whatever their chance
-            first = ~young
         comparison = compare_rows(
-            {key: column[first] for key, column in covariates.items()},
-            {key: column[others] for key, column in covariates.items()},
-            inclusion=inclusion,
+            {name: column[first] for name, column in covariates.items()},
+            {name: column[second] for name, column in covariates.items()},
+            inclusion=None if inclusion is None else (inclusion[first], inclusion[second]),
         )
-        if comparison.differ:
-            what = "The labels cannot carry a promise: labelled rows are not a random draw"
-            if chance is not None:
-                what = "The labels cannot carry a promise: they were not drawn with the stated chances"
-            if name == "recent rows":
-                what = "The labels cannot carry a promise about recent rows, which have changed"
+        if comparison.differ and second is young:
             return evidence(
-                False, f"{what}; {comparison.text('labelled rows' if name != 'recent rows' else 'older rows', name)}"
+                False, f" about recent rows, which have changed; {comparison.text('older rows', 'recent rows')}"
             )
+        if comparison.differ:
+            fault = (
+                "labelled rows are not a random draw"
+                if chance is None
+                else "they were not drawn with the stated chances"
+            )
+            return evidence(False, f": {fault}; {comparison.text('labelled rows')}")
     if young.any():
         have += "; for recent rows it also takes that they are like the older ones, and their scores are"
     if chance is not None:
-        return evidence(True, "The labels can carry a promise: they look as drawn with the stated chances")
+        return evidence(True, ": they look as drawn with the stated chances")
     if random_draw:
-        return evidence(True, "The labels can carry a promise: stated as a random draw, and they look like one")
-    return evidence(
-        True, "The labels can carry a promise if they were drawn at random: no difference to other rows is seen"
-    )
+        return evidence(True, ": stated as a random draw, and they look like one")
+    return evidence(True, " if they were drawn at random: no difference to other rows is seen")
 
 
 # Calibration
-
-
-def positive_probability(calibration: Calibration | None, odds: Array) -> Array:
-    """(N,) calibrated probabilities."""
-    from graphcal.methods.positive_curves import apply_curve
-
-    return apply_curve(calibration, odds)
 
 
 def with_graph(
@@ -639,12 +615,10 @@ def with_graph(
     Scores of any scale are standardized for it. Its fit has no weights: where rows were drawn with different chances, a weighted
     Platt curve of its held-out log-odds follows it.
     """
-    import torch
     from torch_geometric.data import Data
 
     from graphcal.core import Outputs
     from graphcal.methods import CALIBRATORS
-    from graphcal.methods.positive_curves import BetweenCurves, after_shift, fit_curve
     from graphcal.study import Study, held_out
     from graphcal.tables.calibration import edges_of
 
@@ -671,7 +645,7 @@ def with_graph(
             held, after = again, curve
     choice = choose_curve(odds[fit_rows], hit, w, span, kind == "probs", {"graph-scaling": held})
     if choice.name != "graph-scaling":
-        return choice, positive_probability(choice.calibration, odds), odds, choice.calibration
+        return choice, apply_curve(choice.calibration, odds), odds, choice.calibration
     fitted = Study.of([out], {"graph-scaling": recipe}, on=on).fitted["graph-scaling"][0]
     log_probs = after.log_probs(fitted.log_probs.double(), fitted.log_probs[:, :0])
     inner = fitted.calibration
@@ -681,33 +655,19 @@ def with_graph(
     return choice, log_probs[:, 1].exp().numpy(), (log_probs[:, 1] - log_probs[:, 0]).numpy(), calibration
 
 
-def _described(
-    calibration: Calibration | None,
-    class_weight: float | None,
-    kind: str,
-    classes: Sequence[str],
-    fit_rows: Array,
-    prob: Array,
-    queue: QueueEstimate,
-) -> Calibration:
-    """The calibration of scores as they are in the table, with what `graphcal score` and `watch` need to read other tables."""
-    import torch
-
-    from graphcal.methods.positive_curves import after_shift
-    from graphcal.metrics.references import reference_summary
-
-    calibration = after_shift(calibration, 0.0 if class_weight is None else -float(np.log(class_weight)))
+def attach_metadata(
+    calibration: Calibration, kind: str, classes: Sequence[str], fitted: int, prob: Array, queue: QueueEstimate
+) -> None:
+    """Store what `graphcal score` and `watch` need to read other tables; ``prob`` are those of the fitting period."""
     p = torch.from_numpy(np.clip(prob, 1e-12, 1 - 1e-12))
     log_probs = torch.stack([torch.log1p(-p), p.log()], -1)
-    calibration.fitted_on = {
-        **calibration.fitted_on,
-        "fitting_nodes": int(fit_rows.sum()),
-        "nodes": len(fit_rows),
+    calibration.fitted_on |= {
+        "fitting_nodes": fitted,
+        "nodes": len(prob),
         "class_names": list(classes),
         "table": {"kind": "probs" if kind == "probs" else "logits", "digits": None, "classes": list(classes)},
-        "reference": {**reference_summary(log_probs), "alerts": queue.to_dict()},
+        "reference": {**reference_summary(log_probs), "alerts": asdict(queue)},
     }
-    return calibration
 
 
 # The table
@@ -744,10 +704,8 @@ def threshold_table(
     far = min(n, max([*marks, 10 * break_even]))
     plain = [digit * 10**power for power in range(1, 10) for digit in (1, 2, 5) if digit * 10**power <= far]
     rows = sorted({*marks, *plain[-9:]})
-    table = [
-        AlertThreshold(**{**one.__dict__, "marks": tuple(marks.get(one.rows, ()))})
-        for one in sample.thresholds(rows, intervals, cost_alert, cost_miss)
-    ]
+    lines = sample.thresholds(rows, intervals, cost_alert, cost_miss)
+    table = [replace(one, marks=tuple(marks.get(one.rows, ()))) for one in lines]
     return table, next(one for one in table if one.rows == working_rows)
 
 

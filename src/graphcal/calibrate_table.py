@@ -54,7 +54,7 @@ def calibrate_files(
     shards = table.source.shards
     with threads_for(out.logits.numel()):
         study = fitted_study(out, calibrators)
-        choice = choose_method(study, calibrators)
+        choice = choose_method(study, list(study.recipes))
         fitted = study.fitted[choice.method][0]
         attach_metadata(fitted.calibration, fitted.log_probs, table.layout, table.kind, table.classes, split)
         return results_of(

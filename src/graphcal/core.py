@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, final, runtime_checkable
 import torch
 from torch import Generator, Tensor, nn
 
-from graphcal.checks import as_float, check_graph, check_logits, check_mask, tidied
+from graphcal.checks import as_float, check_graph, check_logits, check_mask, normalise_masks
 from graphcal.graphs import Columns, GraphSums, fingerprint, graph_sums, is_undirected, isolated_nodes, without_autocast
+from graphcal.text import plural, summary_html, summary_text
 
 BLOCK = 8192  # rows of one call of a kernel: ten classes in single precision stay in the processor's cache
 
@@ -140,7 +141,7 @@ class Outputs:
     def __post_init__(self) -> None:
         check_logits(self.logits)
         object.__setattr__(self, "logits", as_float(self.logits).detach())  # a frozen view: no gradient goes through it
-        object.__setattr__(self, "graph", tidied(self.graph, self.num_nodes))
+        object.__setattr__(self, "graph", normalise_masks(self.graph, self.num_nodes))
         check_graph(self.graph, *self.logits.shape)
         if self.final is not None and len(self.final.weight) != self.num_classes:
             raise ValueError(
@@ -398,10 +399,42 @@ class Calibration(nn.Module):
         """`__call__` without its checks."""
         return self.log_probs(out.logits, self.context_of(out))
 
+    def _summary(self) -> list[tuple[str, str]]:
+        """Headings and texts for a terminal or a notebook."""
+        inputs = {
+            "edges": self.needs.edges,
+            "training nodes": self.needs.training,
+            "hidden representation": self.needs.hidden,
+        }
+        inputs |= {"input features": self.needs.inputs}
+        classes = "any number of classes" if self.num_classes is None else f"{self.num_classes} classes"
+        settings = {key: value for key, value in self.settings.items() if key != "note" and value not in (None, "")}
+        rows = [("Calibration", f"{type(self).__name__}, {classes}")]
+        if "fitting_nodes" in self.fitted_on:
+            rows.append(("Fitted on", plural(self.fitted_on["fitting_nodes"], "node")))
+        rows.append(("Reads", ", ".join(["logits", *(name for name, needed in inputs.items() if needed)])))
+        if settings:
+            rows.append(("Settings", ", ".join(f"{key}={_shortened(repr(value))}" for key, value in settings.items())))
+        if small := [f"{k} {_short(v)}" for k, v in self.named_buffers() if v.numel() <= 4]:
+            rows.append(("Parameters", ", ".join(small)))
+        if note := self.settings.get("note"):
+            rows.append(("Note", str(note)))
+        return rows
+
+    def __repr__(self) -> str:
+        return summary_text(self._summary())
+
+    def _repr_html_(self) -> str:
+        return summary_html(self._summary())
+
     def extra_repr(self) -> str:
-        """Small tensors and settings, for ``repr``."""
+        """Small tensors and settings, in one line."""
         shown = [f"{k}={_short(v)}" for k, v in self.named_buffers() if v.numel() <= 4]
         return ", ".join(shown + [f"{k}={v!r}" for k, v in self.settings.items()])
+
+
+def _shortened(text: str, width: int = 40) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 def _short(value: Tensor) -> str:
@@ -428,30 +461,30 @@ class Recipe(Protocol):
         """The calibration of the nodes ``on``. No other label may be read, but those of ``stop`` and of training nodes."""
 
 
-def fitting_nodes(out: Outputs, on: Tensor, name: str = "on") -> Tensor:
+def fitting_nodes(out: Outputs, on: Tensor) -> Tensor:
     """The nodes ``on`` as a boolean mask, checked: right length, not empty, labelled, and no training node in it."""
-    on = check_mask(on, out.num_nodes, name).to(out.logits.device)
+    on = check_mask(on, out.num_nodes, "on").to(out.logits.device)
     if out.graph.get("y") is None:
         raise ValueError("the graph has no labels y: a calibration is fitted on labelled nodes")
     if int(out.graph.y[on].min()) < 0:
-        raise ValueError(f"{name} selects {int((out.graph.y[on] < 0).sum())} nodes without a label (y = -1)")
+        raise ValueError(f"on selects {int((out.graph.y[on] < 0).sum())} nodes without a label (y = -1)")
     train = out.graph.get("train_mask")
     if train is not None and (train & on).any():
         raise ValueError(
-            f"{name} shares {int((train & on).sum())} nodes with train_mask: the model has seen their labels, so its confidence "
+            f"on shares {int((train & on).sum())} nodes with train_mask: the model has seen their labels, so its confidence "
             "there says nothing about new nodes. Fit on validation nodes"
         )
     test = out.graph.get("test_mask")
     if test is not None and (test & on).any():
         warnings.warn(
-            f"{name} shares {int((test & on).sum())} nodes with test_mask: their labels are fitted on, so what is measured "
+            f"on shares {int((test & on).sum())} nodes with test_mask: their labels are fitted on, so what is measured "
             "there is too good",
             stacklevel=3,
         )
     return on
 
 
-def blinded(graph: Data) -> Data:
+def hide_test_labels(graph: Data) -> Data:
     """The graph as a calibrator may see it, which cannot read a test label: only training and validation nodes have theirs."""
     seen = torch.zeros(int(graph.num_nodes), dtype=torch.bool, device=graph.y.device)
     for name in ("train_mask", "val_mask"):

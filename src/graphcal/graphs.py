@@ -73,15 +73,12 @@ def simple_edges(edge_index: Tensor, num_nodes: int) -> Tensor:
     return torch.stack([row, col])[:, first & (row != col)]
 
 
-def normalised_adjacency(edge_index: Tensor, num_nodes: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def normalised_adjacency(edge_index: Tensor, num_nodes: int) -> Tensor:
     """D^-1/2 (A + I) D^-1/2 with D the degree of A + I (Kipf & Welling 2017), as CSR."""  # (N, N)
     loops = torch.arange(num_nodes, device=edge_index.device)
     row = torch.cat([edge_index[0], loops])
     col = torch.cat([edge_index[1], loops])
-    degree = torch.zeros(num_nodes, dtype=dtype, device=row.device).index_add_(
-        0, row, torch.ones(len(row), dtype=dtype, device=row.device)
-    )
-    scale = degree.rsqrt()
+    scale = torch.bincount(row, minlength=num_nodes).float().rsqrt()
     return csr(row, col, scale[row] * scale[col], (num_nodes, num_nodes))
 
 

@@ -76,7 +76,7 @@ def frame(ax: Axes, x: str, y: str) -> None:
         ax.spines[side].set_visible(False)
 
 
-def draw_reliability(rel: Reliability, ax: Axes, label: str | None = None, counts: bool = True) -> None:
+def draw_reliability(rel: Reliability, ax: Axes, label: str | None = None) -> None:
     """Accuracy against confidence, with the consistency band, each bin's interval, its gap and its share of nodes."""
     full = (rel.count > 0).numpy()
     conf, acc, edges = rel.conf.numpy()[full], rel.accuracy.numpy()[full], rel.edges.numpy()
@@ -99,11 +99,8 @@ def draw_reliability(rel: Reliability, ax: Axes, label: str | None = None, count
         ax.plot(conf[side & many], acc[side & many], marker, color=colour, markersize=5, label=name)
         few = side & ~many  # hollow: hardly anything is known of them
         ax.plot(conf[few], acc[few], marker, color=colour, markersize=4, markerfacecolor="none", alpha=0.7)
-    if counts:
-        share = (rel.count / rel.count.sum()).numpy()
-        ax.bar(
-            edges[:-1], 0.12 * share / share.max(), np.diff(edges), align="edge", color=ink(ax), alpha=0.25, linewidth=0
-        )
+    share = (rel.count / rel.count.sum()).numpy()
+    ax.bar(edges[:-1], 0.12 * share / share.max(), np.diff(edges), align="edge", color=ink(ax), alpha=0.25, linewidth=0)
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)
     ax.set_aspect("equal")
@@ -124,9 +121,7 @@ def plot_reliability(log_probs: Tensor, y: Tensor, bins: int = BINS, label: str 
     return figure
 
 
-def draw_before_after(
-    before: Reliability, after: Reliability, ax: Axes, names: tuple[str, str] = ("before", "after")
-) -> None:
+def draw_before_after(before: Reliability, after: Reliability, ax: Axes) -> None:
     """Two reliability curves on one axis, with the band of the second."""
     low, high = consistency_band(after)
     full = (after.count > 0).numpy()
@@ -144,8 +139,8 @@ def draw_before_after(
     )
     ax.plot([0, 1], [0, 1], "--", color=ink(ax), linewidth=1, alpha=0.6)
     for rel, name, colour, marker, line in (
-        (before, names[0], VERMILLION, "s", ":"),
-        (after, names[1], BLUE, "o", "-"),
+        (before, "before", VERMILLION, "s", ":"),
+        (after, "after", BLUE, "o", "-"),
     ):
         seen = (rel.count > 0).numpy()
         text = f"{name}, ECE {100 * ece_of(rel):.1f} %"

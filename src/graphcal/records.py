@@ -6,6 +6,7 @@
     decision.schema.json    the decision of `graphcal decide`
     score.schema.json       _score.json of `graphcal score`
     alerts.schema.json      results.json of `graphcal alerts`
+    count.schema.json       results.json of `graphcal count`
     check.schema.json       what `graphcal check --json` prints; likewise watch.schema.json and plan.schema.json
 
 The validator understands the keywords these files use: type, properties, required, additionalProperties, items, minItems,

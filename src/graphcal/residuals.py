@@ -20,10 +20,12 @@ import torch
 from torch import Tensor
 
 from graphcal.communities import HIERARCHIES
-from graphcal.graphs import structure
+from graphcal.graphs import neighbour_agreement, structure
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
+
+    from graphcal.core import Outputs
 
 STRENGTHS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)  # c
 TAU = (0.8, 0.5, 0.3, 0.2)  # tau^2 of communities, from fine to coarse
@@ -41,6 +43,15 @@ def node_groups(graph: Data, pred: Tensor, columns: Sequence[Tensor] = ()) -> tu
         parts = torch.stack([pred.cpu().int(), *(column.cpu().int() for column in columns)])[1:]
         tau = [TAU_OF_COLUMN] * len(parts)
     return torch.cat([parts, pred.cpu().int()[None]]), torch.tensor([*tau, TAU_OF_CLASS]).double()
+
+
+def node_facts(out: Outputs) -> Tensor:
+    """Facts of every node (N, 3) that need no label: degree, agreement of neighbours' predictions, confidence of the model."""
+    conf = out.logits.double().softmax(1).amax(1).cpu()
+    if out.graph.get("edge_index") is None:
+        return torch.stack([torch.zeros_like(conf), torch.zeros_like(conf), conf], 1)
+    around = structure(out.graph)
+    return torch.stack([around.degree.double().cpu(), neighbour_agreement(out.pred, around).cpu(), conf], 1)
 
 
 def evenly(count: int) -> Tensor:

@@ -18,6 +18,7 @@ import torch
 
 import graphcal
 from graphcal.core import Calibration
+from graphcal.decisions.counts import Count, overview
 from graphcal.decisions.outcomes import Backtest, backtest
 from graphcal.files import sha256_of, write_atomically
 from graphcal.graphs import class_name, node_name
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch_geometric.data import Data
 
+FOLDS = 5  # of the validation nodes, to choose a method
 Explanations = Callable[[str, Sequence[int]], Sequence[Mapping[str, Any] | None]]  # of a method's nodes
 
 
@@ -125,6 +127,9 @@ class Results:
     calibration: Calibration = field(repr=False)  # of the chosen method
     write_calibrated: Callable[[Path], Path] = field(repr=False)
     reference: Mapping[str, Any] = field(repr=False)  # predictions now, for `graphcal watch`
+    counts: tuple[
+        Count, ...
+    ] = ()  # of errors in predicted classes and slices, where the calibration was fitted with sets=True
     command: str = ""
     schema: int = SCHEMA
 
@@ -153,6 +158,7 @@ class Results:
             "choice": {"reason": self.choice.reason, "held_out_nll": self.choice.held_out_nll},
             "methods": {name: method.to_dict() for name, method in self.methods.items()},
             "map": None if self.map is None else dict(self.map),
+            **({"counts": [one.to_dict() for one in self.counts]} if self.counts else {}),
         }
         sentence = wording.backtest_sentence(facts)
         words = {
@@ -244,6 +250,7 @@ def results_of(
         calibration=study.fitted[name][0].calibration,
         write_calibrated=write_calibrated,
         reference=reference_summary(served[~graph.train_mask], decision=None if trial is None else trial.decision),
+        counts=tuple(overview(study.fitted[name][0].calibration, study.outputs[0])),
     )
 
 
@@ -271,7 +278,7 @@ def named_change(graph: Data, node: ChangedNode, explanation: Mapping[str, Any] 
     )
 
 
-def choose_method(study: Study, named: Sequence[str], folds: int = 5) -> Choice:
+def choose_method(study: Study, named: Sequence[str]) -> Choice:
     """Choose the calibrator with the lowest cross-validated NLL on validation nodes of the first run.
 
     A calibrator that keeps predictions is preferred when it is within one standard error of the best. Where exactly one
@@ -279,7 +286,7 @@ def choose_method(study: Study, named: Sequence[str], folds: int = 5) -> Choice:
     """
     out, on = study.outputs[0], study.graph.val_mask
     y = out.graph.y[on]
-    parts = kfold(len(y), min(folds, len(y)), torch.Generator().manual_seed(0))
+    parts = kfold(len(y), min(FOLDS, len(y)), torch.Generator().manual_seed(0))
     log_probs = {name: held_out(out, recipe, on, parts) for name, recipe in study.recipes.items()}
     loss = {name: -lp.double().gather(1, y[:, None]).squeeze(1) for name, lp in log_probs.items()}
     mean = {name: float(values.mean()) for name, values in loss.items()}

@@ -31,8 +31,9 @@ import torch
 from torch import Tensor, nn
 
 from graphcal import __version__
-from graphcal.core import Calibration, Outputs
+from graphcal.core import Calibration
 from graphcal.files import WORKING, check_memory, file_errors, tensor_checksum, write_atomically
+from graphcal.graphs import TracedSums
 
 if TYPE_CHECKING:
     from graphcal.serving import CalibratedModel
@@ -219,7 +220,7 @@ def restore(path: str | os.PathLike[str], model: nn.Module | None = None) -> Any
     description = header.get("model")
     prefixes = () if description is None else (MODEL, SERVED)
     calibration = _built(header, {name: t for name, t in tensors.items() if not name.startswith(prefixes)}, path)
-    trial(calibration, path)
+    smoke_test(calibration, path)
     calibration.file = str(path)
     if description is None:
         if model is not None:
@@ -358,7 +359,7 @@ def _built(header: Any, tensors: dict[str, Tensor], path: Path) -> Calibration:
             raise ValueError(
                 f"{path} is damaged: a calibration of {num_classes} classes holds one of {state[part].num_classes}"
             )
-    wrong = misfit(classes[name], {**header["settings"], **state})
+    wrong = validate_state(classes[name], {**header["settings"], **state})
     if wrong:
         raise ValueError(f"{path} is damaged: a {name} {wrong}")
     return classes[name](num_classes=num_classes, fitted_on=header["fitted_on"], **{**header["settings"], **state})
@@ -407,7 +408,7 @@ def _written(kind: Any) -> str:
     return kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))
 
 
-def misfit(cls: type[Calibration], state: Mapping[str, Any]) -> str:
+def validate_state(cls: type[Calibration], state: Mapping[str, Any]) -> str:
     """Fault of a state: fields that are missing, unknown or of another type; else ''."""
     fields = fields_of(cls)
     lacking = [name for name in fields if name not in state and not hasattr(cls, name)]
@@ -428,17 +429,15 @@ def misfit(cls: type[Calibration], state: Mapping[str, Any]) -> str:
     return ""
 
 
-def trial(calibration: Calibration, path: Path) -> None:
+def smoke_test(calibration: Calibration, path: Path) -> None:
     """Apply a restored calibration to three nodes: tensors of a wrong shape are found now, not at the first customer."""
     if calibration.needs.whole_graph or calibration.num_classes is None:
         return
-    from torch_geometric.data import Data
-
     classes = calibration.num_classes
     check_memory(path, 3 * classes * WORKING, f"three nodes of {classes:,} classes")
     logits = torch.linspace(-1, 1, 3 * classes).reshape(3, classes)
-    graph = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=3)
+    graph = TracedSums(torch.tensor([[0, 1], [1, 0]]), torch.zeros(3, dtype=torch.bool))
     with file_errors(path, f"a sound {type(calibration).__name__}"), torch.no_grad():
-        log_probs = calibration(Outputs(logits, graph))
+        log_probs = calibration.log_probs(logits, calibration.context(logits, graph))
     if log_probs.shape != logits.shape or not bool(torch.isfinite(log_probs).all()):
         raise ValueError(f"{path} is damaged: its {type(calibration).__name__} gives no log-probabilities")

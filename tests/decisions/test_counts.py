@@ -10,7 +10,7 @@ from scipy import stats
 from torch_geometric.data import Data
 
 import graphcal
-from graphcal.decisions.counts import EventModel, Moments, count, counts_of, fitted_here, set_matrix
+from graphcal.decisions.counts import EventModel, Moments, count, counts_of, fitted_here, overview, set_matrix
 from graphcal.residuals import STRENGTHS, covariances, evenly, node_groups, shared
 
 
@@ -129,6 +129,7 @@ def simulated_coverage(strength: float, draws: int = 60) -> tuple[float, float]:
     return float(rule), float(independence)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strength", [0.25, 1.0, 2.0])
 def test_intervals_cover_where_the_model_is_true(strength):
     rule, independence = simulated_coverage(strength)
@@ -167,6 +168,7 @@ def test_saved_calibration_counts_the_same(out, calibration, tmp_path):
     assert count(restored, out, sets, event=1) == count(calibration, out, sets, event=1)
 
 
+@pytest.mark.slow
 def test_refits_have_not_seen_the_labels_of_their_fold(out):
     """Their context is that of the full fit, of which the temperature alone depends on labels."""
     data = out.graph.clone()
@@ -195,6 +197,17 @@ def test_masks_numbers_and_groups_agree(out, calibration):
     named = next(c for c in by_column if c.name == "1")
     assert named.expected == count(calibration, out, mask, event=3).expected
     assert sum(c.nodes for c in count(calibration, out, by="community")) == 500
+
+
+def test_a_report_counts_predicted_classes_and_fifths(out, calibration):
+    counts = overview(calibration, out)
+    assert sum(one.nodes for one in counts if one.name.startswith("predicted")) == 500
+    assert [one.nodes for one in counts if one.name.startswith("degree")] == [100] * 5
+    low, high = (
+        one.expected for one in counts if one.name in ("confidence, lowest fifth", "confidence, highest fifth")
+    )
+    assert low > 2 * high
+    assert overview(graphcal.TemperatureScaling().fit(out, on=out.graph.val_mask), out) == []
 
 
 def test_many_sets_equal_one_at_a_time(out, calibration, monkeypatch):

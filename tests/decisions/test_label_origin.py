@@ -26,7 +26,7 @@ from graphcal.decisions import Decision
 from graphcal.decisions.bounds import labels_for_power, most_errors, realised_certified
 from graphcal.decisions.masks import NotARandomDraw
 from graphcal.decisions.thresholds import certified_by_chance, certified_by_draw, nested_sets
-from graphcal.schemas import validate
+from graphcal.records import validate
 
 # Simulations
 

@@ -2,7 +2,7 @@
 
 import doctest
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 
 import numpy as np
@@ -246,7 +246,7 @@ def test_labelled_alerts_refute_the_expected_precision(queue):
     rng = np.random.default_rng(0)
     prob = torch.from_numpy(np.where(rng.random(3000) < 0.2, 0.6, 0.02))
     log_probs = torch.stack([1 - prob, prob], -1).log()
-    reference = {**reference_summary(log_probs), "alerts": queue.to_dict()}
+    reference = {**reference_summary(log_probs), "alerts": asdict(queue)}
     y = torch.from_numpy(rng.random(3000) < np.where(prob > 0.4, 0.5, 0.02)).long()
     time = np.arange(3000) // 1000
     fine = watch(reference, log_probs, y, time, names=["ok", "fraud"])

@@ -12,7 +12,7 @@ from torch_geometric.nn import GATConv
 from conftest import random_graph
 from graphcal import SCAR, CalibratedModel, TemperatureScaling, observe, restore, save
 from graphcal.methods.scar import fit_pull
-from graphcal.observation.handle import ObservedModel
+from graphcal.observation.final_layer import ObservedModel
 from user_models import HEADS, NOT_LINEAR, NormedAtTheEnd, SumOfHeads, build
 
 GRAPH = random_graph()

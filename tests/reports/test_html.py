@@ -115,3 +115,14 @@ def test_infinite_scores_do_not_break_the_page(results):
 def test_results_without_methods_are_refused():
     with pytest.raises(ValueError, match=r"results has no methods: .* got keys \['a'\]"):
         build({"a": 1})
+
+
+def test_expected_errors_of_sets_are_shown_where_the_calibration_counts():
+    record = sample_results()
+    assert "Expected errors" not in build(record)
+    record["counts"] = [{"name": "predicted <b>", "nodes": 1200, "expected": 31.4, "low": 20, "high": 1045}]
+    page = build(record)
+    assert "Expected errors" in page
+    assert "predicted &lt;b&gt;" in page
+    assert "20 to 1,045" in page
+    assert "1,200" in page

@@ -13,6 +13,7 @@ from graphcal.cli.alerts import alerts
 from graphcal.cli.calibrate import calibrate
 from graphcal.cli.check import check
 from graphcal.cli.console import QUIET
+from graphcal.cli.count import count
 from graphcal.cli.decide import decide
 from graphcal.cli.methods import methods
 from graphcal.cli.plan import plan
@@ -29,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (calibrate, score, check, decide, alerts, plan, watch, report, methods):
+for command in (calibrate, score, check, decide, alerts, count, plan, watch, report, methods):
     app.command()(command)
 for point in announced("command").values():  # the laboratory, and other packages
     app.command(point.name, rich_help_panel="Laboratory" if point.module.startswith("graphcal.lab.") else "Plug-ins")(

@@ -35,7 +35,7 @@ def save_and_show(results: Results, out: Path, json: bool) -> None:
         page, lost = None, fault
     console = plain_console(stderr=True)
     for note in results.source.notes:
-        console.print(f"Note: {note}.", style="dim")
+        console.print(f"Note: {note.rstrip('.')}.", style="dim")
     if json:
         typer.echo(json_format.dumps(results.record))
     else:

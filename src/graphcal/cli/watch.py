@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_format
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -13,7 +13,11 @@ from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, calibra
 from graphcal.cli.console import plain_console, print_line, print_summary
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from graphcal.core import Calibration, Outputs
     from graphcal.decisions.monitoring import MonitorReport
+    from graphcal.tables.reading import PredictionTable
 
 EXIT = {"still valid": 0, "expired": 1, "drifting": 3}
 
@@ -35,6 +39,12 @@ def watch(
     decision: Path = typer.Option(
         None, metavar="FILE", help="Decision to test, as `graphcal decide` wrote it (default: that of the calibrator)."
     ),
+    edges: Path = typer.Option(
+        None,
+        metavar="FILE",
+        help="Table of edges. PREDICTIONS are then as the model gave them; the calibrator, fitted with sets=True or by `graphcal "
+        "count`, calibrates them and estimates their accuracy without labels.",
+    ),
     classes: str = CLASSES,
     kind: str = KIND,
     source: str = SOURCE,
@@ -47,26 +57,68 @@ def watch(
 
     graphcal watch calibrator.safetensors today.parquet --time week
     graphcal watch graphcal-alerts/ scored/ --time day --window month
+    graphcal watch graphcal-count/ predictions.parquet --edges edges.parquet
     """
     from graphcal.decisions.decision import Decision
     from graphcal.decisions.monitoring import watch as compare
     from graphcal.saving import read_reference
     from graphcal.tables.reading import read_table
 
-    reference = read_reference(calibrator_in(calibrator))
     stated = None if decision is None else Decision.load(decision)
     table = read_table(predictions, kind, None, classes, labels, column_names(columns), source=source)
     column = table.times(time) if time else None
-    report = compare(reference, table.log_probs, table.y, column, decision=stated, names=table.classes, window=window)
+    options: dict[str, Any] = {"decision": stated, "names": table.classes, "window": window}
+    if edges is None:
+        report = compare(read_reference(calibrator_in(calibrator)), table.log_probs, table.y, column, **options)
+    else:
+        reference, calibration, out, log_probs = _calibrated(
+            calibrator_in(calibrator), table, edges, column_names(columns)
+        )
+        report = compare(
+            reference, log_probs, table.y, column, graph=out.graph, calibration=calibration, out=out, **options
+        )
     if json:
         typer.echo(json_format.dumps(report.to_dict()))
     else:
         _show(report)
-        if report.status == "drifting" and not table.layout.is_calibrated:
+        if report.status == "drifting" and edges is None and not table.layout.is_calibrated:
             print_line(
                 f"Note: {table.layout.scores[0]!r} is taken as served, that is calibrated. To calibrate it, run graphcal score."
             )
     raise typer.Exit(EXIT[report.status])
+
+
+def _calibrated(
+    path: Path, table: PredictionTable, edges: Path, columns: dict[str, str]
+) -> tuple[dict[str, Any], Calibration, Outputs, Tensor]:
+    """Reference, calibration, outputs and calibrated log-probabilities of a model's own predictions and edges."""
+    import torch
+    from torch_geometric.data import Data
+
+    from graphcal.core import Outputs
+    from graphcal.metrics.references import reference_summary
+    from graphcal.saving import find_reference, restore
+    from graphcal.tables.edges import read_edges
+
+    calibration: Any = restore(path)
+    if getattr(calibration, "sets", None) is None:
+        raise ValueError(
+            f"{path} holds no refits to estimate accuracy with. Fit it with GraphScaling(sets=True) or graphcal count, or "
+            "leave out --edges and pass calibrated predictions."
+        )
+    fitted = calibration.fitted_on.get("table", {}).get("classes")
+    if fitted is not None and list(fitted) != list(table.classes):
+        raise ValueError(
+            f"The calibrator was fitted on the classes {', '.join(map(str, fitted))}, in this order; got "
+            f"{', '.join(map(str, table.classes))}. Pass --classes."
+        )
+    graph = Data(edge_index=read_edges(edges, table.ids, columns), num_nodes=table.num_rows)
+    graph.class_names = list(table.classes)
+    out = Outputs(table.logits, graph)
+    with torch.no_grad():
+        log_probs = calibration(out)
+    reference = find_reference(path) or reference_summary(calibration.sets.held_out)  # labelled rows are a random draw
+    return reference, calibration, out, log_probs
 
 
 def _show(report: MonitorReport) -> None:

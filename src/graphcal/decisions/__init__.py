@@ -3,6 +3,7 @@
 from graphcal.decisions.approval import decide
 from graphcal.decisions.counts import Count, count
 from graphcal.decisions.decision import Decision, Interval, Plan, Promise
+from graphcal.decisions.estimates import WindowAccuracy, estimate
 from graphcal.decisions.monitoring import MonitorReport, watch
 from graphcal.decisions.outcomes import Backtest, ReviewQueue, backtest, review_queue
 from graphcal.decisions.priors import PriorEstimate, estimate_prior, move_prior, undo_focal, undo_weights
@@ -21,9 +22,11 @@ __all__ = [
     "Promise",
     "ReviewQueue",
     "RiskCurve",
+    "WindowAccuracy",
     "backtest",
     "count",
     "decide",
+    "estimate",
     "estimate_prior",
     "move_prior",
     "prediction_sets",

@@ -25,8 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -55,9 +54,6 @@ class Estimate:
     value: float
     low: float | None = None
     high: float | None = None
-
-    def to_dict(self) -> dict[str, float | None]:
-        return asdict(self)
 
     def text(self) -> str:
         """As percentages: "58 % (51 to 65)"."""
@@ -103,10 +99,6 @@ class AlertThreshold:
     cost: float | None = None
     marks: tuple[str, ...] = ()  # why the row is shown: capacity, lowest cost, precision 50 %
 
-    def to_dict(self) -> dict[str, Any]:
-        inner = {"precision": self.precision.to_dict(), "recall": self.recall.to_dict(), "marks": list(self.marks)}
-        return {**asdict(self), **inner}
-
 
 @dataclass(frozen=True)
 class Closing:
@@ -119,9 +111,6 @@ class Closing:
     positives_needed: int  # labelled ones, without which nothing can be closed
     labels_missing: int  # random labels that would bring them, about
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class PrecisionPromise:
@@ -130,12 +119,7 @@ class PrecisionPromise:
     precision: float
     certainty: float
     rows: int
-    labels_missing: (
-        int  # random labels above the cut for a promise about the rows that are expected to qualify; 0 where kept
-    )
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    labels_missing: int  # random labels above the cut for the rows that are expected to qualify; 0 where kept
 
 
 class LabelSample:

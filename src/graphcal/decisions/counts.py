@@ -40,6 +40,7 @@ Array = NDArray[Any]
 INFLATION = 4 / 3
 MOST_SPREAD = 0.9  # variance as a share of the largest possible
 SETS_AT_ONCE = 1000
+FIFTHS = 5
 COMMUNITY = RESOLUTIONS.index(5.0)  # of by="community"
 
 
@@ -58,7 +59,7 @@ class Count:
     name: str = ""
 
     def __str__(self) -> str:
-        return f"{self.expected:.1f} ({self.low} to {self.high})"
+        return f"{self.expected:,.{1 if self.expected < 100 else 0}f} ({self.low:,} to {self.high:,})"
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -79,7 +80,7 @@ class Moments:
     @cached_property
     def variance(self) -> Array:
         total = self.chance + self.neighbourhood + self.fit
-        return np.minimum(total, MOST_SPREAD * self.mean * (self.size - self.mean))
+        return np.asarray(np.minimum(total, MOST_SPREAD * self.mean * (self.size - self.mean)))
 
     def interval(self, certainty: float) -> tuple[Array, Array]:
         """Ends (m,) of the intervals of the counts, labelled nodes included."""
@@ -92,7 +93,7 @@ class Moments:
     def log_likelihood(self, events: Array) -> Array:
         """Log-probability (m,) of so many events among unlabelled nodes: the beta distribution in bins of width 1."""
         ends = [beta_share(self.mean, self.variance, self.size, events + step) for step in (-0.5, 0.5)]
-        return np.log(np.maximum(ends[1] - ends[0], 1e-12))
+        return np.asarray(np.log(np.maximum(ends[1] - ends[0], 1e-12)))
 
 
 def beta_parameters(mean: Array, variance: Array, size: Array) -> tuple[Array, Array]:
@@ -125,7 +126,7 @@ class EventModel:
     refits: Array  # (N, K) p^(-k)
     groups: Array  # (L, N)
     tau: Array  # (L,) tau^2
-    known: Array  # (N,) bool: labelled and training nodes
+    observed: Array  # (N,) bool: labelled and training nodes
     hit: Array  # (N,) bool: the event, where known
     held_out: Array  # (n,) probability of labelled nodes by the refit without them
     residual: Array  # (n,)
@@ -174,20 +175,20 @@ class EventModel:
         if not here:  # predicted classes are the same on every graph, communities are not
             at = torch.full((len(tau), len(held)), -1)
             at[-1] = sets.groups[-1]
-        known, truth = torch.zeros(out.num_nodes, dtype=torch.bool), torch.full((out.num_nodes,), -1)
+        observed, truth = torch.zeros(out.num_nodes, dtype=torch.bool), torch.full((out.num_nodes,), -1)
         y, train = out.graph.get("y"), out.graph.get("train_mask")
         if y is not None and train is not None:
-            known, truth = (train & (y >= 0)).clone(), torch.where(train, y, truth)
+            observed, truth = (train & (y >= 0)).clone(), torch.where(train, y, truth)
         if here:
-            known[sets.nodes], truth[sets.nodes] = True, sets.labels
+            observed[sets.nodes], truth[sets.nodes] = True, sets.labels
         hit = (truth == of_node) if label is not None else (truth != of_node)
         return cls(
             chances[:, 0].numpy(),
             chances[:, 1:].numpy(),
             groups.numpy(),
             tau.numpy(),
-            known.numpy(),
-            (hit & known).numpy(),
+            observed.numpy(),
+            (hit & observed).numpy(),
             held[some].numpy(),
             (happened - held)[some].numpy(),
             at[:, some].numpy(),
@@ -201,8 +202,8 @@ class EventModel:
         return Moments(**columns)
 
     def _moments(self, sets: sp.csr_matrix) -> Moments:
-        labelled, constant = sets @ self.known.astype(float), sets @ self.hit.astype(float)
-        sets = _without(sets, self.known)
+        labelled, constant = sets @ self.observed.astype(float), sets @ self.hit.astype(float)
+        sets = _without(sets, self.observed)
         size, v = np.diff(sets.indptr).astype(float), self.prob * (1 - self.prob)
         total, chance, squares = sets @ self.prob, sets @ v, sets @ v**2
         between = -self.tau.sum() * squares  # prior variance for c = 1
@@ -300,6 +301,22 @@ def count(
     return counts if many else counts[0]
 
 
+def overview(calibration: Calibration, out: Outputs) -> list[Count]:
+    """Errors of every predicted class and of fifths by confidence and degree, for a report; empty without refits."""
+    if getattr(calibration, "sets", None) is None:
+        return []
+    with torch.no_grad():
+        values = {"confidence": calibration(out).amax(1).cpu().numpy()}
+    if out.graph.get("edge_index") is not None:
+        values["degree"] = structure(out.graph).degree.cpu().numpy()
+    matrix, names, _ = grouped(calibration, out, "prediction")
+    parts, names = [matrix], [f"predicted {name}" for name in names]
+    for by, value in values.items():
+        parts.append(set_matrix(np.array_split(np.argsort(value, kind="stable"), FIFTHS), out.num_nodes))
+        names += [f"{by}, {rank} fifth" for rank in ("lowest", "second", "third", "fourth", "highest")]
+    return counts_of(EventModel.of(calibration, out).moments(sp.vstack(parts, format="csr")), 0.95, names)
+
+
 def counts_of(moments: Moments, certainty: float, names: Sequence[str] | None = None) -> list[Count]:
     """One `Count` per set. Parts of a variance that was cut are cut alike."""
     low, high = moments.interval(certainty)
@@ -311,7 +328,9 @@ def counts_of(moments: Moments, certainty: float, names: Sequence[str] | None = 
             float(expected[k]),
             int(low[k]),
             int(high[k]),
-            *map(float, parts[:, k]),
+            chance=float(parts[0, k]),
+            neighbourhood=float(parts[1, k]),
+            fit=float(parts[2, k]),
             nodes=int(moments.size[k] + moments.labelled[k]),
             labelled=int(moments.labelled[k]),
             name="" if names is None else str(names[k]),
@@ -356,7 +375,8 @@ def grouped(calibration: Calibration, out: Outputs, by: Any) -> tuple[sp.csr_mat
     if isinstance(by, str) and by == "community":
         if out.graph.get("edge_index") is None:
             raise ValueError("by='community' needs edges, but the graph has none. Pass a column.")
-        values = np.asarray(structure(out.graph).hierarchies[COMMUNITY])
+        number = np.asarray(structure(out.graph).hierarchies[COMMUNITY])
+        values = np.array([f"community {k}" for k in range(int(number.max()) + 1)])[number]
     elif isinstance(by, str) and by == "prediction":
         with torch.no_grad():
             pred = calibration(out).argmax(1).numpy()

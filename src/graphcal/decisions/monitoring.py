@@ -21,9 +21,11 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor
 
+from graphcal.core import Calibration, Outputs
 from graphcal.decisions.alerts import percent
 from graphcal.decisions.bounds import Array, labels_needed, labels_until_refuted, log_e_value, share_interval
 from graphcal.decisions.decision import Decision, Interval, Promise, class_number, score_of
+from graphcal.decisions.estimates import WindowAccuracy, estimate
 from graphcal.decisions.windows import QueueEstimate, WindowEstimate, cut_windows
 from graphcal.metrics.bins import confidence
 from graphcal.metrics.references import compare_with, degrees
@@ -50,6 +52,7 @@ class Window:
     slope: Interval | None  # calibration slope with its interval, corrected
     drifting: tuple[str, ...]  # what has changed notably
     alerts: WindowEstimate | None = None  # for a calibrator of `graphcal alerts`
+    estimate: WindowAccuracy | None = None  # accuracy without labels, for a calibrator with ``sets=True``
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -96,6 +99,10 @@ class MonitorReport:
         rows = [("Status", self.status), ("Because", self.reason), ("Next", self.advice)]
         if self.expected:
             rows.append(("Expected", self.expected))
+        newest = self.windows[-1] if self.windows else None
+        if newest is not None and newest.estimate is not None:
+            where = "" if len(self.windows) == 1 else f"Window {newest.name}: "
+            rows += [("Accuracy", where + newest.estimate.sentence), ("Not seen", newest.estimate.unseen)]
         if self.risk is not None:
             rows.insert(2, ("Evidence", f"e-value {self.risk.evidence:.3g}; {1 / self.alpha:g} refutes the promise"))
         return rows
@@ -184,11 +191,15 @@ def watch(
     alpha: float = 0.05,
     names: Sequence[str] | None = None,
     window: str = "auto",
+    calibration: Calibration | None = None,
+    out: Outputs | None = None,
 ) -> MonitorReport:
     """Compare predictions (N, C) as served, calibrated, with the ``reference`` of fitting time.
 
     ``time`` (N,) and ``window`` cut windows, see `cut_windows`. ``y`` (N,) holds labels where they have arrived, -1 elsewhere.
-    The promise of ``decision`` is tested against them, else the one in the reference. ``names`` are those of the classes.
+    The promise of ``decision`` is tested against them, else the one in the reference. ``names`` are those of the classes. With a
+    ``calibration`` that was fitted with ``GraphScaling(sets=True)`` and the outputs ``out`` that it calibrated, the accuracy of
+    each window is estimated without labels (`graphcal.estimate`).
 
     >>> import graphcal
     >>> g = torch.Generator().manual_seed(0)
@@ -211,6 +222,11 @@ def watch(
     windows = tuple(
         measure_window(name, rows, reference, log_probs, y, level, degree, names, queue) for name, rows in cuts
     )
+    if calibration is not None and out is not None:
+        windows = tuple(
+            replace(one, estimate=estimate(calibration, out, torch.from_numpy(rows)))
+            for one, (_, rows) in zip(windows, cuts)
+        )
     order = np.arange(len(log_probs)) if time is None else np.argsort(np.asarray(time), kind="stable")
     stored = reference.get("promise")
     if decision is not None:

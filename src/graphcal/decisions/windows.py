@@ -1,4 +1,4 @@
-"""Calendar windows, and what is expected of each: positives, precision and recall at a fixed threshold, without its labels.
+"""Cut predictions into calendar windows, and estimate positives, precision and recall of each without labels.
 
 A queue with labels has estimates of its precision P, its recall R and its number of positives T, each with an interval. They are
 carried to a window by the calibrated probabilities p: with m the mean of p over rows that are sent and S the sum over all rows,
@@ -87,9 +87,6 @@ class WindowEstimate:
     recall: Estimate | None
     drift: str = ""  # how its scores differ from those of the fitting period
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class QueueEstimate:
@@ -105,12 +102,9 @@ class QueueEstimate:
     total: float  # sum of all probabilities
     certainty: float
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, entry: Mapping[str, Any]) -> QueueEstimate:
-        """Read what `to_dict` wrote."""
+        """Read what `dataclasses.asdict` wrote."""
         try:
             shares = {name: Estimate(**entry[name]) for name in ("precision", "recall", "expected")}
             numbers = {name: float(entry[name]) for name in NUMBERS}

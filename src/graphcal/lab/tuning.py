@@ -1,4 +1,4 @@
-"""SCAR's class-centroid level, searched: which weight decay should the final layer have? (arXiv:2505.11335, Section 3.1)
+"""Search the weight decay of the final layer: SCAR's class-centroid level (arXiv:2505.11335, Section 3.1).
 
 The paper advises "a binary search", because a smaller final decay takes a model from under- to over-confident. Read as a method:
 the signed validation gap
@@ -44,10 +44,9 @@ import torch
 from torch_geometric.data import Data
 
 from graphcal.checks import check_mask
-from graphcal.core import Recipe, blinded
+from graphcal.core import Recipe, hide_test_labels
 from graphcal.lab.models import backbone_of
 from graphcal.lab.training import Replica, Run, Training, default_training, train_replicas
-from graphcal.lab.training.trainer import Progress
 from graphcal.methods import Uncalibrated
 from graphcal.methods.solvers.node_order import kfold
 from graphcal.metrics import Scores, mean_scores, score
@@ -85,23 +84,15 @@ class Candidates:
     """The decays tried so far: trained with all seeds as replicas, judged on the validation nodes, kept with their runs."""
 
     def __init__(
-        self,
-        data: Data,
-        backbone: Any,
-        training: Training | None,
-        seeds: list[int],
-        after: Recipe | None,
-        generator: torch.Generator | None,
-        progress: Progress | None,
+        self, data: Data, backbone: Any, training: Training | None, seeds: list[int], after: Recipe | None
     ) -> None:
-        self.data, self.backbone, self.seeds, self.progress = data, backbone, seeds, progress
+        self.data, self.backbone, self.seeds = data, backbone, seeds
         self.after = after or Uncalibrated()
         self.training = training_or_default(backbone, training)
-        self.blind = blinded(data)
+        self.blind = hide_test_labels(data)
         self.blind.num_classes = int(data.get("num_classes") or int(data.y.max()) + 1)
         self.nodes = int(data.val_mask.sum())
-        generator = generator or torch.Generator().manual_seed(0)
-        self.folds = kfold(self.nodes, FOLDS, generator)
+        self.folds = kfold(self.nodes, FOLDS, torch.Generator().manual_seed(0))
         self.base = Replica(0).weight_decays(self.training)[1]
         self.runs: dict[float, list[Run]] = {}
         self.points: dict[float, DecayCandidate] = {}
@@ -115,7 +106,7 @@ class Candidates:
         """Train and judge the decays that are new."""
         new = [d for d in dict.fromkeys(decays) if d not in self.points]
         replicas = [Replica(seed, final_weight_decay=d) for d in new for seed in self.seeds]
-        runs = train_replicas(self.blind, self.backbone, self.training, replicas, self.progress)
+        runs = train_replicas(self.blind, self.backbone, self.training, replicas)
         val, y = self.data.val_mask, self.data.y[self.data.val_mask]
         for k, decay in enumerate(new):
             runs_of_decay = self.runs[decay] = runs[k * len(self.seeds) : (k + 1) * len(self.seeds)]
@@ -134,23 +125,21 @@ def sweep_decay(
     decays: Sequence[float] = PAPER_DECAYS,
     seeds: Iterable[int] = range(3),
     which: str | Sequence[str] = "both",
-    on: str = "test_mask",
-    progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """Train with each decay and return a row per place and decay, with means over seeds and the sd of accuracy and ECE.
 
-    ``which``: final, global, others, several of them, or "both" for the paper's final and global. ``on`` names the mask.
+    ``which``: final, global, others, several of them, or "both" for the paper's final and global.
     """
     places = ("final", "global") if which == "both" else (which,) if isinstance(which, str) else tuple(which)
     for layers in places:
         if layers not in PLACES:
             raise ValueError(f"which={layers!r} is not one of {', '.join(PLACES)}, both")
-    mask = check_mask(data.get(on), int(data.num_nodes), on)
+    mask = check_mask(data.get("test_mask"), int(data.num_nodes), "test_mask")
     training = training_or_default(backbone, training)
     seeds = list(seeds)
     cells = [(layers, decay) for layers in places for decay in decays]
     replicas = [_replica(layers, decay, seed, training) for layers, decay in cells for seed in seeds]
-    runs = train_replicas(data, backbone, training, replicas, progress)
+    runs = train_replicas(data, backbone, training, replicas)
     study = Study.of([run.outputs for run in runs], {"none": Uncalibrated()}, on=data.val_mask)
     scores = study.scores(mask)["none"]
     rows = []
@@ -211,13 +200,11 @@ def tune_decay(
     search: str = "bisection",
     criterion: str = "nll",
     after: Recipe | None = None,
-    generator: torch.Generator | None = None,
-    progress: Progress | None = None,
 ) -> DecaySearch:
     """Choose the final layer's weight decay on the validation nodes.
 
     ``decays`` are the grid, or the two ends of the bisection (default: down from the training's own decay). ``after`` is a
-    calibrator whose result is judged instead of the bare model's; ``generator`` draws its folds.
+    calibrator whose result is judged instead of the bare model's.
 
     >>> import graphcal
     >>> data = graphcal.lab.synthetic(500, seed=0)
@@ -229,7 +216,7 @@ def tune_decay(
     for name, value, choices in (("search", search, SEARCHES), ("criterion", criterion, CRITERIA)):
         if value not in choices:
             raise ValueError(f"{name}={value!r} is not one of {', '.join(choices)}")
-    tried = Candidates(data, backbone, training, list(seeds), after, generator, progress)
+    tried = Candidates(data, backbone, training, list(seeds), after)
     base = tried.base
     if base == 0 and decays is None:
         tried.add([0.0])

@@ -201,9 +201,9 @@ def gap_shape(d: Tensor, noise: Tensor) -> Tensor:
     return u / u.abs().sum().clamp(min=tiny)
 
 
-def smallest(enough: Callable[[float], bool], high: float = 1.0) -> float:
-    """The smallest θ in [0, high] that is enough, for a condition that once true stays true."""
-    low = 0.0
+def smallest(enough: Callable[[float], bool]) -> float:
+    """The smallest θ in [0, 1] that is enough, for a condition that once true stays true."""
+    low, high = 0.0, 1.0
     if enough(low):
         return low
     for _ in range(17):  # to 1e-5

@@ -167,14 +167,14 @@ def degrees(graph: Any) -> Array:
     return np.asarray(structure(graph).degree.cpu().numpy(), dtype=np.float64)
 
 
-def packed(values: Array, kind: str = "<f2") -> str:
-    """An array (n, d) as text, row after row; in half precision unless told otherwise."""
-    return base64.b64encode(np.ascontiguousarray(values, dtype=kind).tobytes()).decode()
+def packed(values: Array) -> str:
+    """An array (n, d) as text, row after row, in half precision."""
+    return base64.b64encode(np.ascontiguousarray(values, dtype="<f2").tobytes()).decode()
 
 
-def unpacked(text: str, columns: int, kind: str = "<f2") -> Array:
+def unpacked(text: str, columns: int) -> Array:
     """The array (n, ``columns``) behind `packed`."""
-    return np.frombuffer(base64.b64decode(text, validate=True), dtype=kind).reshape(-1, columns).astype(np.float64)
+    return np.frombuffer(base64.b64decode(text, validate=True), dtype="<f2").reshape(-1, columns).astype(np.float64)
 
 
 def compare_with(

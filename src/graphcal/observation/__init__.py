@@ -35,8 +35,7 @@ from graphcal.observation.calls import (
     weighted_call,
     weighted_data,
 )
-from graphcal.observation.final_layer import search
-from graphcal.observation.handle import ObservedModel, in_single_precision
+from graphcal.observation.final_layer import ObservedModel, in_single_precision, search
 from graphcal.observation.recorder import Read, Recorder, read_logits, read_traced, two_columns
 
 __all__ = ["logits_and_hidden", "observe"]

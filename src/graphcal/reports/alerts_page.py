@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import astuple
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -59,8 +60,7 @@ def alerts_page(result: Alerts) -> str:
     name, most = escape(result.positive), result.curve[-1].rows
     texts = "".join(f"<dt>{escape(head)}</dt><dd>{escape(text)}</dd>" for head, text in result.summary[1:])
     points = [
-        (row.rows, *map(_short, (*row.precision.to_dict().values(), *row.recall.to_dict().values(), row.missed)))
-        for row in result.curve
+        (row.rows, *map(_short, (*astuple(row.precision), *astuple(row.recall), row.missed))) for row in result.curve
     ]
     facts = {"name": result.positive, "curve": points, "left": LEFT, "width": WIDTH - LEFT - RIGHT}
     data = json.dumps(facts, separators=(",", ":")).replace("<", "\\u003c")

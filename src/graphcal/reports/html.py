@@ -277,6 +277,7 @@ def build(results: dict[str, Any]) -> str:
             facts=run_facts(results),
             adjusted=len(changes(methods)),
             advice=advices(results),
+            counts=results.get("counts") or [],
             sliced=any(m.get("slices") for m in pictures.values()),
             changed=any(m.get("changed") for m in pictures.values()),
             before=before,

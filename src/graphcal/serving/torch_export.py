@@ -9,8 +9,11 @@ that of `Calibration.context`, with sums over neighbours written as sums over ed
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +101,26 @@ def export_onnx(model: Exportable, data: Data, path: str | os.PathLike[str]) -> 
     except ImportError:
         raise ValueError("export_onnx needs the packages onnx and onnxscript: pip install 'graphcal[onnx]'") from None
     inputs, sizes = example_of(data)
-    program = torch.onnx.export(model, (), kwargs=inputs, dynamic_shapes=sizes, dynamo=True, verbose=False)
+    with quiet_exporter():
+        program = torch.onnx.export(model, (), kwargs=inputs, dynamic_shapes=sizes, dynamo=True, verbose=False)
     if program is None:
         raise ValueError(f"{type(model.calibration).__name__} was not exported")
     program.save(path)
     return Path(path)
+
+
+@contextmanager
+def quiet_exporter() -> Iterator[None]:
+    """Silence what the exporter reports about packages and functions that are not ours: torchvision, deprecated trees."""
+    exporter = logging.getLogger("torch.onnx")
+    level = exporter.level
+    exporter.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            for category in (DeprecationWarning, FutureWarning):
+                warnings.simplefilter("ignore", category)
+            for module in ("torch", "onnx_ir", "onnxscript"):
+                warnings.filterwarnings("ignore", module=rf"{module}\.")
+            yield
+    finally:
+        exporter.setLevel(level)

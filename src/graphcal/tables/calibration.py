@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from graphcal.core import Calibration, FinalLayer, Outputs, Recipe
-from graphcal.methods import CALIBRATORS, recipes_by_name
+from graphcal.methods import recipes_by_name
 from graphcal.metrics import Measurement
 from graphcal.metrics.bins import BINS
 from graphcal.metrics.references import reference_summary
@@ -266,14 +266,17 @@ def outputs_of(
 
 
 def fit(out: Outputs, calibrators: Sequence[str | Recipe]) -> Study:
-    """Fit no calibrator and each of those given in one study; for two classes ``auto`` is the best of several."""
-    recipes = recipes_by_name(calibrators)
-    compared = compare_calibrators(out) if "auto" in recipes and out.num_classes == 2 else {}
+    """Fit no calibrator and each of those given in one study.
+
+    "auto" becomes the method that it stands for: graph scaling, and for two classes the best of several.
+    """
+    compared = compare_calibrators(out) if "auto" in calibrators and out.num_classes == 2 else {}
+    best = min(compared, key=lambda name: compared[name]) if compared else "graph-scaling"
+    study = Study.of(
+        [out], recipes_by_name(best if one == "auto" else one for one in calibrators), on=out.graph.val_mask
+    )
     if compared:
-        recipes["auto"] = CALIBRATORS[min(compared, key=lambda name: compared[name])]()
-    study = Study.of([out], recipes, on=out.graph.val_mask)
-    if compared:
-        study.fitted["auto"][0].calibration.fitted_on["compared"] = compared
+        study.fitted[best][0].calibration.fitted_on["compared"] = compared
     return study
 
 

@@ -75,7 +75,8 @@ class CalibratedScores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         logits = torch.from_numpy(np.ascontiguousarray(self.kind_.logits(block, "X").T))
         everyone = torch.ones(len(targets), dtype=torch.bool)
         out = Outputs(logits, Data(y=targets, val_mask=everyone, num_nodes=len(targets)))
-        self.calibration_ = fit(out, [self.calibrator]).fitted[self.calibrator][0].calibration
+        (*_, fitted) = fit(out, [self.calibrator]).fitted.values()  # after "none"
+        self.calibration_ = fitted[0].calibration
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -99,12 +99,12 @@ def partition_columns(shard: Path, root: Path) -> dict[str, str]:
     return dict(part.split("=", 1) for part in between if re.fullmatch(r"[^=]+=[^=]+", part))
 
 
-def read_table_file(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """Read one file; of a Parquet file only ``columns``, where given."""
+def read_table_file(path: Path) -> pa.Table:
+    """Read one file."""
     with file_errors(path):
         form = format_of(path)
         if form == "parquet":
-            return read_parquet(path, columns)
+            return read_parquet(path)
         if form == "csv":
             return read_csv(path)
         if form == "arrow":

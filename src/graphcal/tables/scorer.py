@@ -150,7 +150,6 @@ def scorer_of(
     where: str | Path,
     kind: str | None = None,
     columns: Mapping[str, str] | None = None,
-    classes: Sequence[str] | None = None,
 ) -> Scorer:
     """Return the scorer of a calibration for tables like the ``sample``.
 
@@ -163,8 +162,7 @@ def scorer_of(
         raise ValueError(f"{where}: the calibration was fitted on {wanted}, --kind says {kind}")
     schema = readable(sample.schema, fitted.calibrated)
     given = {**fitted.columns, **(columns or {})}
-    names = fitted.classes or tuple(classes or ())
-    layout = find_layout(schema, wanted, fitted.layout, given, names or None, where)
+    layout = find_layout(schema, wanted, fitted.layout, given, fitted.classes or None, where)
     if fitted.calibrated != layout.is_calibrated:
         raise ValueError(
             f"{where}: the calibration was fitted on calibrated scores (columns calibrated_...), and the table has none. Score "
@@ -174,7 +172,7 @@ def scorer_of(
         raise ValueError(
             f"{where}: the calibration was fitted on {wanted}, the column {layout.scores[0]!r} is {layout.kind}"
         )
-    names = checked_classes(layout, names, calibration.num_classes, where)
+    names = checked_classes(layout, fitted.classes, calibration.num_classes, where)
     if fitted.kind or not layout.all_classes:
         digits = fewest_digits(fitted.digits, sample, layout, where)
         return Scorer(calibration, layout, ScoreType(layout.kind, digits), names)

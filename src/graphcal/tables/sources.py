@@ -23,6 +23,8 @@ from graphcal.tables.files import holds_text, is_list, partition_columns, read_t
 GRAPHSTORM_TABLE = re.compile(r"(pred\.)?predict-\d+_\d+\.(parquet|csv)")
 GRAPHSTORM_TENSOR = re.compile(r"predict-\d+\.pt")
 
+Check = Callable[[pa.Schema, Path, bool], None]  # columns, file, whether the classes are known
+
 
 @dataclass(frozen=True)
 class Source:
@@ -31,7 +33,7 @@ class Source:
     shards: tuple[Path, ...]
     kind: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
-    check: Callable[[pa.Schema, Path, bool], None] | None = None  # refuses what cannot be calibrated
+    check: Check | None = None  # refuses what cannot be calibrated
     folders: Mapping[Path, Mapping[str, str]] = field(default_factory=dict)  # columns of Hive partitions, by shard
 
     def read(self, shard: Path) -> pa.Table:
@@ -49,7 +51,9 @@ def source_of(path: str | Path, name: str | None = None) -> Source:
         return Source(shards, folders={shard: partition_columns(shard, Path(path)) for shard in shards})
     if name not in SOURCES:
         raise ValueError(f"--from {name!r} is not known; choose one of {', '.join(SOURCES)}")
-    return SOURCES[name](Path(path))
+    if name == "graphstorm":
+        return graphstorm(Path(path))
+    return Source(tuple(shards_of(path)), *TABLES[name])
 
 
 def graphstorm(path: Path) -> Source:
@@ -82,21 +86,12 @@ def _graphstorm_check(schema: pa.Schema, path: Path, classes: bool) -> None:
         )
 
 
-def gigl(path: Path) -> Source:
-    return Source(tuple(shards_of(path)), "logits", {"id": "node_id", "scores": "emb"}, check=_gigl_check)
-
-
 def _gigl_check(schema: pa.Schema, path: Path, classes: bool) -> None:
     if "emb" not in schema.names:
         raise ValueError(
             f"{path}: GiGL's predictions are the winning class without its confidence, which cannot be calibrated; give its "
             "embeddings table (node_id, emb): for node classification emb holds the logits"
         )
-
-
-def neo4j(path: Path) -> Source:
-    columns = {"id": "nodeId", "prediction": "predictedClass", "scores": "predictedProbabilities"}
-    return Source(tuple(shards_of(path)), "probs", columns, check=_neo4j_check)
 
 
 def _neo4j_check(schema: pa.Schema, path: Path, classes: bool) -> None:
@@ -112,10 +107,6 @@ def _neo4j_check(schema: pa.Schema, path: Path, classes: bool) -> None:
         )
 
 
-def kumo(path: Path) -> Source:
-    return Source(tuple(shards_of(path)), "probs", {"id": "ENTITY", "class": "CLASS"}, check=_kumo_check)
-
-
 def _kumo_check(schema: pa.Schema, path: Path, classes: bool) -> None:
     if not any(name == "SCORE" or name.upper().endswith("_PROB") for name in schema.names):
         raise ValueError(
@@ -123,9 +114,10 @@ def _kumo_check(schema: pa.Schema, path: Path, classes: bool) -> None:
         )
 
 
-SOURCES: dict[str, Callable[[Path], Source]] = {
-    "graphstorm": graphstorm,
-    "gigl": gigl,
-    "neo4j": neo4j,
-    "kumo": kumo,
+NEO4J = {"id": "nodeId", "prediction": "predictedClass", "scores": "predictedProbabilities"}
+TABLES: dict[str, tuple[str, Mapping[str, str], Check]] = {  # engines that write plain tables
+    "gigl": ("logits", {"id": "node_id", "scores": "emb"}, _gigl_check),
+    "neo4j": ("probs", NEO4J, _neo4j_check),
+    "kumo": ("probs", {"id": "ENTITY", "class": "CLASS"}, _kumo_check),
 }
+SOURCES = ("graphstorm", *TABLES)

@@ -53,8 +53,8 @@ def notes_on(study: Study) -> list[str]:
     out = study.outputs[0]
     if out.num_classes != 2:
         return []
-    compared = study.fitted["auto"][0].calibration.fitted_on.get("compared") if "auto" in study.fitted else None
-    notes = [choice_note(compared)] if compared else []
+    fits = [runs[0].calibration.fitted_on for runs in study.fitted.values()]
+    notes = [choice_note(fit["compared"]) for fit in fits if "compared" in fit]
     on, name = out.graph.val_mask, class_name(study.graph, 1)
     positive = out.graph.y[on] == 1
     labels = f"{100 * float(positive.double().mean()):.1f} % of the fitting rows are in it"

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from graphcal.lab.bench.engines import JobResult, Tick
-from graphcal.lab.bench.spec import Job
+from graphcal.lab.bench.records import Job
 
 
 def dies_once(job: Job, tick: Tick) -> JobResult:

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphcal.files import read_toml
 from graphcal.lab.bench.presets import Preset, build_preset
-from graphcal.lab.bench.spec import Cell, TrainingGroup
+from graphcal.lab.bench.records import Cell, TrainingGroup
 
 FILE = Path(__file__).with_name("small.toml")
 SMALL = read_toml(FILE)

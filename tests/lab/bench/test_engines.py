@@ -15,8 +15,8 @@ from dying_work import always_dies, dies_once
 from small_preset import CELL, small
 
 from graphcal.lab.bench.engines import Processes, Serial, Tick, engine_of
+from graphcal.lab.bench.records import Job
 from graphcal.lab.bench.session import Session
-from graphcal.lab.bench.spec import Job
 
 
 def ticked(counter: list[int]) -> Tick:
@@ -88,7 +88,7 @@ sys.path.insert(0, sys.argv[1])
 from dying_work import slow
 from small_preset import GROUP, CELL
 from graphcal.lab.bench.engines import Processes
-from graphcal.lab.bench.spec import Job
+from graphcal.lab.bench.records import Job
 if __name__ == "__main__":
     done = 0
     try:

@@ -15,8 +15,8 @@ from graphcal.core import Outputs
 from graphcal.lab.bench import _runner as runner
 from graphcal.lab.bench._runner import with_fitting_nodes
 from graphcal.lab.bench.engines import Serial
+from graphcal.lab.bench.records import jobs_of
 from graphcal.lab.bench.session import Session, status
-from graphcal.lab.bench.spec import jobs_of
 from graphcal.methods import CALIBRATORS, TemperatureScaling
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from small_preset import CELL, GROUP
 
-from graphcal.lab.bench.spec import Cell, canonical, digest, jobs_of
+from graphcal.lab.bench.records import Cell, canonical, digest, jobs_of
 
 
 def test_a_cell_survives_json() -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from graphcal.lab.engine.dropout import Dropout, kept_bytes, random_words, relu_dropout
+from graphcal.lab.engine.layers import Dropout, kept_bytes, random_words, relu_dropout
 
 
 def test_words_are_those_of_splitmix64():

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 import torch
 from gradients import example, same_value_and_gradients
 
-from graphcal.lab.engine.dropout import Dropout
+from graphcal.lab.engine.layers import Dropout
 from graphcal.lab.engine.receptive import Features, FirstProductCache, differentiable_first_product
 from graphcal.lab.engine.sparse import Sparse
 

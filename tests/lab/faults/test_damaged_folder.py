@@ -16,9 +16,8 @@ from small_session import small_session
 from graphcal.lab.bench._runner import _is_sound
 from graphcal.lab.bench.engines import Serial
 from graphcal.lab.bench.files import csv_of_methods, csv_of_runs, latex
-from graphcal.lab.bench.records import Store
+from graphcal.lab.bench.records import Store, canonical
 from graphcal.lab.bench.session import Session, status
-from graphcal.lab.bench.spec import canonical
 
 
 def tables_of(session: Session) -> str:

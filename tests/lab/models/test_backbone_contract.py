@@ -9,7 +9,7 @@ import torch
 
 import graphcal.lab.models
 import graphcal.lab.training
-from graphcal.lab.engine.dropout import Dropout
+from graphcal.lab.engine.layers import Dropout
 from graphcal.lab.engine.receptive import full_graph, receptive_fields
 from graphcal.lab.models import BACKBONES, Backbone, ModelConfig, backbone_of, name_of
 from graphcal.lab.models.replicas import graph_input

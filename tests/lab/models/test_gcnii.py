@@ -8,7 +8,7 @@ import torch
 from pyg_weights import first_and_last, model_of, put, same_logits
 from torch_geometric import nn as pyg
 
-from graphcal.lab.engine.dropout import Dropout
+from graphcal.lab.engine.layers import Dropout
 from graphcal.lab.engine.receptive import full_graph
 from graphcal.lab.models import GCNII
 from graphcal.lab.models.replicas import graph_input

@@ -8,7 +8,7 @@ import pytest
 
 from graphcal.lab.bench.expansion import expand
 from graphcal.lab.bench.presets import matches, preset_titles, read_preset
-from graphcal.lab.bench.spec import Cell
+from graphcal.lab.bench.records import Cell
 
 PAPER = [
     "table-gcn", "table-gat", "table-ablation", "table-accuracy", "table-hetero", "table-backbones", "fig-reliability",

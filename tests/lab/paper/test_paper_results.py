@@ -22,7 +22,15 @@ RETIRED = {
     "graph-scar", "graph-scar-no-pull", "graph-scaling-no-pull", "graph-scaling-labels", "no-pull", "no-neighbours", "no-classes",
     "no-facts",
 }  # fmt: skip
-TABLES = sorted(path for path in RESULTS.glob("*.csv") if path.stem in preset_titles())
+
+
+def of_this_preset(path: Path) -> bool:
+    """Were the runs made with the axes that the preset has today?"""
+    header = path.read_text(encoding="utf-8").partition("\n")[0].split(",")
+    return path.stem in preset_titles() and set(read_preset(path.stem).axes) <= set(header)
+
+
+TABLES = sorted(path for path in RESULTS.glob("*.csv") if of_this_preset(path))
 
 
 def test_every_preset_of_the_paper_has_its_table() -> None:
@@ -52,12 +60,14 @@ def test_columns_titles_and_published_values_are_those_of_the_preset(path: Path)
             )
 
 
+@pytest.mark.slow_cases("blind", "calibrators", "optimisers", "table-accuracy", "table-gat")
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_the_page_is_what_its_files_give_and_carries_a_commit(path: Path) -> None:
     text = path.with_suffix(".md").read_text(encoding="utf-8")
     assert text == page_of(RESULTS, path.stem)[f"{path.stem}.md"], "run graphcal bench pages results"
     assert re.search(r"\bcommit [0-9a-f]{7,}", text)
-    assert len(re.findall(r"(?m)^\| -", text)) <= 2, "one or two tables; the rest is CSV"
+    sections = max(1, len(read_preset(path.stem).summary.get("section", ())))
+    assert len(re.findall(r"(?m)^\| -", text)) <= 2 * sections, "one or two tables; the rest is CSV"
 
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)

@@ -4,10 +4,9 @@
 
 Models are trained on a graph where every label outside the training and validation nodes is gone.
 
-Trained models by the hash of their training: twenty calibrators share one.
-
-A base is trained whole, all its runs together, and cached whole in one safetensors file: logits, final representation, final
-layer and weights of every run. A training that was killed leaves nothing, and is done again the same way.
+Trained models are cached by the hash of their training, so that twenty calibrators share one. A base is trained
+whole, all its runs together, and cached in one safetensors file: logits, final representation, final layer and weights of every
+run. A training that was killed leaves nothing, and is done again the same way.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ import copy
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,18 @@ from graphcal.core import FinalLayer, Outputs
 from graphcal.files import write_atomically
 from graphcal.lab.bench.engines import Engine, JobResult, Tick
 from graphcal.lab.bench.expansion import recipe_class
-from graphcal.lab.bench.records import Record, Store, read_checked, with_checksum
-from graphcal.lab.bench.spec import Cell, Job, RunId, TrainingGroup, canonical
+from graphcal.lab.bench.records import (
+    Cell,
+    Job,
+    Record,
+    RunId,
+    Store,
+    TrainingGroup,
+    canonical,
+    read_checked,
+    with_checksum,
+)
+from graphcal.lab.bench.releases import STORED, ServedRow, next_release, serve, windows
 from graphcal.lab.datasets import load
 from graphcal.lab.models import BACKBONES, ModelConfig, Replicas, TrainedGNN
 from graphcal.lab.training import Replica, Run, Training, train_replicas
@@ -65,6 +74,17 @@ class Models:
 
     outputs: Mapping[RunId, Callable[[Data], Outputs]]
     seconds: float
+    elsewhere: Mapping[RunId, Callable[[str], Outputs]]  # on the release of that name
+    views: dict[RunId, Outputs] = field(default_factory=dict)  # kept for releases, which take long to prepare
+
+    def on(self, run: RunId, graph: Data, keep: bool) -> Outputs:
+        """Outputs of a run on the graph it was trained on."""
+        if run in self.views:
+            return self.views[run]
+        out = self.outputs[run](graph)
+        if keep:
+            self.views[run] = out
+        return out
 
 
 def models_of(base: TrainingGroup, store: Store, graphs: Graphs) -> Models:
@@ -126,23 +146,33 @@ def _read(base: TrainingGroup, path: Path) -> Models:
     with safe_open(path, "pt") as file:
         seconds = float(file.metadata()["seconds"])
     outputs = {run: partial(_outputs, base, path, number) for number, run in enumerate(base.runs)}
-    return Models(outputs, seconds / len(base.runs))
+    elsewhere = {run: cache(partial(_served, base, path, number)) for number, run in enumerate(base.runs)}
+    return Models(outputs, seconds / len(base.runs), elsewhere)
 
 
 def _outputs(base: TrainingGroup, path: Path, number: int, graph: Data) -> Outputs:
-    with safe_open(path, "pt") as file:
-        mine = f"{number}/"
-        kept = {name[len(mine) :]: file.get_tensor(name) for name in file.keys() if name.startswith(mine)}  # noqa: SIM118
-        config = ModelConfig(**json.loads(file.metadata()["config"]))
-    state = {name[len("state/") :]: t for name, t in kept.items() if name.startswith("state/")}
-    model = TrainedGNN.from_state(BACKBONES[base.backbone](**base.architecture), config, state)
+    model, kept = _model(base, path, number)
     final = FinalLayer.from_weight(kept["weight"], kept["bias"]) if "weight" in kept else None
     handle = model.on(graph)
     return Outputs(kept["logits"], graph, final, handle.hidden, handle)
 
 
+def _model(base: TrainingGroup, path: Path, number: int) -> tuple[TrainedGNN, dict[str, Tensor]]:
+    with safe_open(path, "pt") as file:
+        mine = f"{number}/"
+        kept = {name[len(mine) :]: file.get_tensor(name) for name in file.keys() if name.startswith(mine)}  # noqa: SIM118
+        config = ModelConfig(**json.loads(file.metadata()["config"]))
+    state = {name[len("state/") :]: t for name, t in kept.items() if name.startswith("state/")}
+    return TrainedGNN.from_state(BACKBONES[base.backbone](**base.architecture), config, state), kept
+
+
+def _served(base: TrainingGroup, path: Path, number: int, release: str) -> Outputs:
+    graph = next_release(base.dataset, release).graph
+    return _model(base, path, number)[0].on(graph).outputs(graph)
+
+
 @dataclass(frozen=True)
-class Tried:
+class Candidate:
     """A cell's calibrator on one candidate training, and what validation says of it."""
 
     group: TrainingGroup
@@ -161,14 +191,14 @@ class Tried:
         return one
 
 
-def try_group(cell: Cell, group: TrainingGroup, models: Models, graph: Data) -> Tried:
+def try_group(cell: Cell, group: TrainingGroup, models: Models, graph: Data) -> Candidate:
     """Fit the cell's calibrator on the validation nodes of one candidate; seconds are those of one core."""
-    out = models.outputs[cell.run](graph)
+    out = models.on(cell.run, graph, keep=bool(cell.serve))
     stop = {"val": graph.val_mask, "train": graph.train_mask, "none": None}[cell.stop]
     recipe = recipe_class(cell.calibrator)(**cell.settings)
     study = Study.of([out], {cell.calibrator: recipe}, on=graph.val_mask, stop=stop, clock=time.process_time)
     ((validation,),) = study.scores(graph.val_mask, cell.bins).values()
-    return Tried(group, models.seconds, study, validation)
+    return Candidate(group, models.seconds, study, validation)
 
 
 def with_fitting_nodes(graph: Data, count: int, seed: int) -> Data:
@@ -200,7 +230,7 @@ def unlabelled(graph: Data) -> Tensor:
 
 
 def compute(cell: Cell, models: Mapping[str, Models], graph: Data) -> tuple[Record, Tensor, Tensor]:
-    """The record of a cell, and its log-probabilities and labels on the test nodes."""
+    """The record of a cell, and its log-probabilities and labels on the test nodes; of a cell that serves, on some of them."""
     tried = [try_group(cell, group, models[group.key], graph) for group in cell.groups]
     best = min(tried, key=lambda one: one.validation.nll)
     test, y, log_probs = graph.test_mask, graph.y, best.fitted.log_probs
@@ -221,7 +251,20 @@ def compute(cell: Cell, models: Mapping[str, Models], graph: Data) -> tuple[Reco
         "fit": best.fitted.fit_seconds,
         "apply": best.fitted.apply_seconds,
     }
-    return Record(cell.to_dict(), result, seconds, installed_versions()), log_probs[test], y[test]
+    kept = test.nonzero().flatten()
+    if cell.serve:
+        started = time.process_time()
+        result["served"] = _serve(cell, best, models[best.group.key], graph)
+        seconds["serve"] = time.process_time() - started
+        kept = kept[:: max(1, len(kept) // STORED)]
+    return Record(cell.to_dict(), result, seconds, installed_versions()), log_probs[kept], y[kept]
+
+
+def _serve(cell: Cell, tried: Candidate, models: Models, graph: Data) -> list[ServedRow]:
+    following = next_release(cell.group.dataset, cell.serve)
+    split = windows(graph, following, cell.run[0])
+    out = models.elsewhere[cell.run](cell.serve)
+    return serve(tried.study, split, replace(out, graph=split.graph), cell.bins, cell.run[1])
 
 
 @dataclass

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from graphcal.files import write_atomically
-from graphcal.lab.bench.spec import Job
+from graphcal.lab.bench.records import Job
 
 Tick = Callable[[], None]
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

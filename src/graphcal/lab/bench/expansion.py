@@ -2,9 +2,7 @@
 
     --only dataset=cora,calibrator=ts
 
-`graphcal.lab.bench.expansion` says what is computed for a slot.
-
-What is computed for one slot of a table: everything its preset says about it, every default written out, as cells.
+A cell holds everything that its preset says about it, with every default written out.
 
 The runs of a method (seeds, or the splits of a protocol) are trained in fixed blocks, always whole, so that a record never
 depends on how many runs were asked for.
@@ -20,7 +18,7 @@ from typing import Any
 
 from graphcal.files import RUNS, sha256_of
 from graphcal.lab.bench.presets import Preset, matches
-from graphcal.lab.bench.spec import Cell, RunId, TrainingGroup
+from graphcal.lab.bench.records import Cell, RunId, TrainingGroup
 from graphcal.lab.datasets.protocols import PROTOCOLS
 from graphcal.lab.training import Retraining, Training, published
 from graphcal.methods import CALIBRATORS
@@ -106,7 +104,8 @@ def make_cells(settings: SlotSettings, row: Mapping[str, Any], runs: int) -> Ite
         for run in together[: runs - first]:
             fields = _recipe_fields(settings.calibrator, given, groups[0], run[1])
             yield Cell(
-                groups, run, settings.calibrator, fields, settings.stop, settings.bins, row.get("fit_labels", 0), code
+                groups, run, settings.calibrator, fields, settings.stop, settings.bins, row.get("fit_labels", 0), code,
+                row.get("next", ""),
             )  # fmt: skip
 
 

@@ -190,6 +190,7 @@ def figure_of(table: Table) -> Figure | None:
         "runtime": _runtime,
         "table": _dots,
         "list": _dots,
+        "releases": lambda table: None,  # `graphcal.lab.bench.release_pages` draws these
     }
     if table.preset.kind not in draw:
         raise ValueError(f"unknown kind {table.preset.kind!r} of preset; choose one of {', '.join(draw)}")

@@ -77,7 +77,7 @@ def computing_seconds(table: Table) -> float:
             for record in entry.records:
                 run = str(record.spec["run"])
                 trained |= {(group, run): float(seconds) for group, seconds in record.seconds["trained"].items()}
-                total += record.seconds["fit"] + record.seconds["apply"]
+                total += record.seconds["fit"] + record.seconds["apply"] + record.seconds.get("serve", 0.0)
     return total + sum(trained.values())
 
 

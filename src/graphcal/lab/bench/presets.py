@@ -3,7 +3,8 @@
     extends    another file, beside this one or installed: tables are merged, rules appended, the rest is replaced
     axes       what is varied: dataset, labels_per_class, backbone, and any name a method binds to a setting
     methods    the columns: names under ``define``, or of calibrators ("file.py:Class" for one in a file of your own);
-               "all" for every calibrator of this library
+               "all" for every calibrator of this library, "plugins" for
+               those of other installed packages
     define     a method: training overrides + recipe
     set        rules {where, ...} applied in order to the slots they match: settings published for one dataset, say
     published  what a paper printed, mean and sd, and ``remark`` on it (`graphcal.lab.bench.presets`)
@@ -49,7 +50,7 @@ from typing import Any
 
 from graphcal.files import CELLS, RUNS, file_errors, read_toml
 from graphcal.lab.bench import preset_files
-from graphcal.plugins import Names, announced, is_file_name, taken_out
+from graphcal.plugins import Names, announced, is_file_name, missing_hint
 
 Found = dict[str, Any]
 KEYS = ("table", "where", "called", "columns", "every", "remarks")
@@ -279,6 +280,10 @@ def _methods(preset: str, wanted: Sequence[str] | str, defined: Mapping[str, Any
         return {method: defined[method] for method in wanted}
     from graphcal.methods import CALIBRATORS
 
+    if "plugins" in wanted and wanted != "all":
+        points = announced("calibrator")
+        plugins = sorted(name for name in points if not points[name].module.startswith("graphcal."))
+        wanted = [*(name for name in wanted if name != "plugins"), *plugins]
     if "all" in ([wanted] if isinstance(wanted, str) else wanted):  # those of this library, and what is named beside
         others = _methods(preset, [name for name in wanted if name != "all"], defined) if wanted != "all" else {}
         points = announced("calibrator")
@@ -288,7 +293,7 @@ def _methods(preset: str, wanted: Sequence[str] | str, defined: Mapping[str, Any
     available = {**{name: {"calibrator": name} for name in CALIBRATORS}, **files, **defined}
     missing = [method for method in wanted if method not in available]
     if missing:
-        named = ", ".join(method + taken_out("calibrator", method) for method in missing)
+        named = ", ".join(method + missing_hint("calibrator", method) for method in missing)
         raise ValueError(f"preset {preset!r} names the methods {named}; known are {', '.join(available)}")
     return {method: available[method] for method in wanted}
 

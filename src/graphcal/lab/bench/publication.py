@@ -27,6 +27,7 @@ from graphcal.lab.bench.document import Block, Command, Heading, markdown, parag
 from graphcal.lab.bench.files import Place, parse_lines, place_of, read_lines, read_table
 from graphcal.lab.bench.presets import preset_titles, read_preset
 from graphcal.lab.bench.records import Store
+from graphcal.lab.bench.release_pages import publish_releases
 from graphcal.lab.bench.session import clock
 from graphcal.lab.bench.tabulation import Row, Table
 
@@ -35,6 +36,8 @@ MADE = re.compile(r"^## How it was made\n\n(.+?)(?=\n\n## |\s*\Z)", re.MULTILINE
 
 def publish(table: Table, command: str, folder: Path) -> list[Path]:
     """The table for people, with the command that makes it, the time it took and the machine's shape; and its data."""
+    if table.preset.kind == "releases":
+        return publish_releases(table, _made(table, [], command, folder / f"{table.preset.name}.md"), folder)
     name, kept = table.preset.name, kept_rows(table, folder)
     whole = _put_together(table, kept)
     order, staying = _order(table), {_place(row) for row in kept}
@@ -46,8 +49,12 @@ def publish(table: Table, command: str, folder: Path) -> list[Path]:
 
 
 def write_pages(folder: Path) -> list[Path]:
-    """Write the page and the figure of every preset whose run files are in the folder anew, from these files."""
-    names = [name for name in preset_titles() if (folder / f"{name}-runs.csv").exists()]
+    """Write the page and the figure of every preset whose run files are in the folder anew, from these files.
+
+    A page whose run files have other axes than the preset of today stays as it is.
+    """
+    heads = {name: read_lines(folder / f"{name}-runs.csv")[:1] for name in preset_titles()}
+    names = [name for name, head in heads.items() if head and set(read_preset(name).axes) <= set(head[0])]
     texts = {file: text for name in names for file, text in page_of(folder, name).items()}
     return [write_atomically(folder / file, text) for file, text in texts.items()]
 
@@ -69,6 +76,8 @@ def _page(table: Table, how: Sequence[Block]) -> dict[str, str]:
 
 def kept_rows(table: Table, folder: Path) -> list[Row]:
     """Rows that stand in the folder with more runs than here."""
+    if table.preset.kind == "releases":  # lines are put together one by one
+        return []
     preset, here = table.preset, {_place(row): row.runs for row in table.rows}
     kept = [row for row in read_table(folder, preset).rows if row.runs > here.get(_place(row), 0)]
     if not kept or (preset.kind == "table" and all(row.same_nodes for row in kept)):
@@ -135,7 +144,7 @@ def _made(table: Table, kept: Sequence[Row], command: str, page: Path) -> list[B
 
 
 def _made_before(page: Path) -> list[Block]:
-    """How a page that is there says it was made."""
+    """Read from an existing page how it was made."""
     before = MADE.search(page.read_text(encoding="utf-8")) if page.exists() else None
     return [
         Command(words.strip()) if words.startswith("    ") else paragraph(words)

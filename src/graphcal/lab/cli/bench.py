@@ -167,8 +167,8 @@ def _pages(folder: Path, console: Any) -> None:
 
 
 def _estimate(session: Session, workers: int, console: Any) -> None:
+    from graphcal.lab.bench.records import jobs_of
     from graphcal.lab.bench.session import clock, guess
-    from graphcal.lab.bench.spec import jobs_of
 
     todo, left = session.todo(), session.seconds_left()
     trainings = {group.key for cell in todo for group in cell.groups}

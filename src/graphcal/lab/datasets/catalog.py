@@ -129,6 +129,10 @@ NAMES: Mapping[str, CatalogEntry] = MappingProxyType(
             11758, 1038000, 10, 2, "per-class", *_TOLOKERS,
             content="47fc72a3389b6062b51c406ef07ce265a852f834efa3939aa038dd9ce433e0ae",
         ),
+        "debian-bullseye": CatalogEntry(
+            57727, 514560, 2000, 51, "release", *_DEBIAN,
+            content="5c8261513c58349c29fc59c7deaa2971c17b44c4b72fe10e1db2111adb55a3da",
+        ),
         "debian-bookworm": CatalogEntry(
             62685, 567184, 2000, 51, "release", *_DEBIAN,
             content="fc6b7456a46f2a77ae68498eef10f9dd35d0b48a8752d28baf9ebbf41a38aa3a",

@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -110,7 +110,7 @@ def build_release(
     labels = np.array([numbers[stanzas[name]["Section"]] for name in nodes], dtype=np.int64)
     directed = _dependencies(nodes, stanzas)
     graph = GraphArrays(
-        undirected(*directed.astype(np.int64), len(nodes)),
+        undirected(directed[0].astype(np.int64), directed[1].astype(np.int64), len(nodes)),
         _features([texts[name] for name in nodes], [word.decode() for word in vocabulary]),
         labels,
         {"self_loops": np.zeros(0, np.int32)},
@@ -153,7 +153,7 @@ def read_release(path: str | os.PathLike[str]) -> Release:
     ends = parts["directed"].astype(np.int64)
     if not np.array_equal(undirected(ends[0], ends[1], nodes), graph.edge_index):
         raise ValueError(f"{path}: edge_index is not `directed` with both directions.")
-    return Release(graph, **parts)
+    return Release(graph, *(parts[key] for key in EXTRA))
 
 
 def named_release(name: str) -> Release:
@@ -227,7 +227,8 @@ def _opened(path: Path) -> BinaryIO:
             f"{path} is compressed with {kind}, which is not read here. "
             f"Unpack it first: /usr/lib/apt/apt-helper cat-file {path} > {path.name.removesuffix('.lz4')}"
         )
-    return cast(BinaryIO, {"gzip": gzip.open, "xz": lzma.open}.get(kind, open)(path, "rb"))
+    opened: Any = {"gzip": gzip.open, "xz": lzma.open}.get(kind, open)
+    return cast(BinaryIO, opened(path, "rb"))
 
 
 def _packages(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
@@ -250,7 +251,8 @@ def _dependencies(nodes: Sequence[str], stanzas: Mapping[str, Mapping[str, str]]
                 wanted = NAME.match(part.strip())
                 if wanted and number.get(wanted[0], k) != k:
                     pairs.add((k, number[wanted[0]]))
-    return np.array(sorted(pairs), dtype=np.int32).reshape(-1, 2).T.copy()
+    directed: np.ndarray = np.array(sorted(pairs), dtype=np.int32).reshape(-1, 2).T.copy()
+    return directed
 
 
 def _features(texts: Sequence[str], vocabulary: Sequence[str]) -> sp.csr_matrix:

@@ -269,7 +269,7 @@ class Protocol:
 _PLANETOID = ("cora", "citeseer", "pubmed")
 _WIKIPEDIA = ("chameleon", "squirrel", "chameleon-filtered", "squirrel-filtered")
 _CAGCN = (*_PLANETOID, "corafull")
-_DEBIAN = ("debian-bookworm",)  # and other releases: `catalog.listed_name`
+_DEBIAN = ("debian-bullseye", "debian-bookworm")  # and other releases: `catalog.listed_name`
 
 PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
     {

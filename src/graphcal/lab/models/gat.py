@@ -19,8 +19,7 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from graphcal.lab.engine.dropout import Dropout
-from graphcal.lab.engine.layers import elu, init_param, nodes_first
+from graphcal.lab.engine.layers import Dropout, elu, init_param, nodes_first
 from graphcal.lab.engine.receptive import ReceptiveField
 from graphcal.lab.engine.sparse import Sparse, add_self_loops
 from graphcal.lab.models.replicas import GraphBackbone, ModelConfig, Replicas

@@ -24,8 +24,7 @@ from math import log, pi
 import torch
 from torch import Tensor, nn
 
-from graphcal.lab.engine.dropout import Dropout, relu_dropout
-from graphcal.lab.engine.layers import Linear, init_param
+from graphcal.lab.engine.layers import Dropout, Linear, init_param, relu_dropout
 from graphcal.lab.engine.receptive import ReceptiveField
 from graphcal.lab.models.replicas import GraphBackbone, ModelConfig, Replicas
 

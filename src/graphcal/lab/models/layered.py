@@ -48,8 +48,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from graphcal.lab.engine.dropout import Dropout, relu_dropout
-from graphcal.lab.engine.layers import Linear, Linears
+from graphcal.lab.engine.layers import Dropout, Linear, Linears, relu_dropout
 from graphcal.lab.engine.receptive import ReceptiveField
 from graphcal.lab.engine.sparse import mean, no_edges, symmetric
 from graphcal.lab.models.replicas import GraphBackbone, ModelConfig, Replicas

@@ -29,7 +29,7 @@ from torch.nn.functional import leaky_relu
 from torch_geometric.data import Data
 
 from graphcal.core import FinalLayer, Outputs
-from graphcal.lab.engine.dropout import Dropout
+from graphcal.lab.engine.layers import Dropout
 from graphcal.lab.engine.receptive import GraphInput, ReceptiveField, full_graph
 from graphcal.lab.engine.sparse import Sparse, plain_adjacency, symmetric
 from graphcal.observation.batches import feature_matrix

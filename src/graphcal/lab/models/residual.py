@@ -47,8 +47,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphcal.lab.engine.dropout import Dropout, kept_scale, relu_dropout
-from graphcal.lab.engine.layers import Linear, Linears, nodes_first, tanh
+from graphcal.lab.engine.layers import Dropout, Linear, Linears, kept_scale, nodes_first, relu_dropout, tanh
 from graphcal.lab.engine.receptive import ReceptiveField
 from graphcal.lab.engine.sparse import Sparse, symmetric_no_loops
 from graphcal.lab.models.replicas import GraphBackbone, ModelConfig, Replicas

@@ -1,4 +1,4 @@
-"""Curves with error bars and points with names, for print: each line or point is labelled where it is, none covers another.
+"""Draw curves with error bars and named points for print, with labels that do not overlap.
 
 Colours are Okabe and Ito's; a method also has a marker of its own, so that the pictures survive grey print.
 """

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from graphcal.lab.engine.dropout import Dropout
+from graphcal.lab.engine.layers import Dropout
 from graphcal.lab.engine.receptive import ReceptiveField
 from graphcal.lab.models import Replicas
 from graphcal.lab.training.losses import CrossEntropy, Targets, accuracy, nll, refined_nll

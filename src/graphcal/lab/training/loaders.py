@@ -20,7 +20,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcal.checks import check_edges, check_mask
-from graphcal.lab.engine.dropout import random_words
+from graphcal.lab.engine.layers import random_words
 from graphcal.observation.batches import GraphParts
 
 ALL = -1  # a fan-out without limit

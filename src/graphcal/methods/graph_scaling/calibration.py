@@ -49,11 +49,12 @@ class Level(Calibration):
 
 
 class Refits(Calibration):
-    """Fits without one fold each, and the labelled nodes: what `graphcal.count` reads (``sets=True``)."""
+    """Fits without one fold each, and the labelled nodes: for `graphcal.count` and `graphcal.estimate` (``sets=True``)."""
 
     nodes: Tensor  # (n,) labelled
     labels: Tensor  # (n,)
     groups: Tensor  # (L, n) of `graphcal.residuals.node_groups`, on the graph of the fit
+    facts: Tensor  # (n, 3) of `graphcal.residuals.node_facts`
     held_out: Tensor  # (n, C) log-probabilities by the refit without the node
     scale: Tensor  # (K,) of every refit, and likewise
     base: Level

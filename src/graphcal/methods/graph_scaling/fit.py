@@ -41,7 +41,7 @@ from graphcal.methods.solvers.linear import fit_linear, loo_logits, platt_target
 from graphcal.methods.solvers.node_order import canonical_order
 from graphcal.methods.temperature import fit_scale
 from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
-from graphcal.residuals import node_groups
+from graphcal.residuals import node_facts, node_groups
 from graphcal.threads import one_thread
 
 PRIOR_LAMBDA, PRIOR_COUNT, CONSTANT_LAMBDA = 100.0, 2.0, 150.0
@@ -427,6 +427,7 @@ class GraphScaling:
             nodes=nodes,
             labels=y,
             groups=node_groups(out.graph, out.pred)[0][:, nodes.cpu()],
+            facts=node_facts(out)[nodes.cpu()].to(z),
             held_out=torch.zeros(len(nodes), out.num_classes).to(z),
             scale=torch.stack(scales),
             base=stacked_levels(base),

@@ -5,7 +5,7 @@ state is one copy. Weight decay is coupled (L2 in the gradient), as in the code 
 
 *Random numbers* are drawn on the CPU from the generator that is passed in, equal on every device.
 
-Dropout here is torch's, one mask per call. `graphcal.lab.engine.dropout` is another: counter-based, for models that train side
+Dropout here is torch's, one mask per call. `graphcal.lab.engine.layers` is another: counter-based, for models that train side
 by side and must not share a state.
 """
 

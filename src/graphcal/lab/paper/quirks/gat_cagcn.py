@@ -18,8 +18,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphcal.lab.engine.dropout import Dropout
-from graphcal.lab.engine.layers import Linear, elu, init_param
+from graphcal.lab.engine.layers import Dropout, Linear, elu, init_param
 from graphcal.lab.engine.receptive import ReceptiveField
 from graphcal.lab.models.replicas import GraphBackbone, ModelConfig, Replicas
 

@@ -1,4 +1,4 @@
-"""SCAR's weights found otherwise than by `graphcal.methods.scar`, for the paper's tables and its reviewers' questions.
+"""Variants of SCAR with other ways to choose alpha and beta, for the paper's tables and its reviewers' questions.
 
 scar-grid       the paper's search: every alpha < beta of a grid, the pair of least validation NLL
 scar-no-guard   without the cap that keeps predictions: Eq. 10 as it stands
