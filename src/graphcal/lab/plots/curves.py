@@ -159,7 +159,7 @@ def draw_dots(
     room = 0.08 * (high - low) or 1.0
     ax.set_xlim(low - room, high + room)
     ax.axvline(0, color=ink(ax), linewidth=0.8)
-    kinds = {
+    kinds: dict[bool, dict[str, Any]] = {
         False: {"marker": "o", "markersize": 3.6, "color": "#7a8794", "alpha": 0.75, "label": "other graphs"},
         True: {"marker": "D", "markersize": 4.0, "color": "#d55e00", "alpha": 0.9, "label": f"{part} graphs"},
     }
