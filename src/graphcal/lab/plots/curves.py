@@ -50,14 +50,14 @@ def draw_curves(x: Sequence[float], curves: Mapping[str, Curve], ax: Axes, floor
 
 
 def _free_place(floor: Sequence[float], curves: Sequence[Curve], away: float) -> tuple[int, int]:
-    """Where the name of the floor is farthest from every curve and its bars: index of x, and 1 above or -1 below."""
+    """Find the point farthest from every curve and its bars, for the name of the floor: index of x, and 1 above or -1 below."""
 
     def room(k: int, side: int) -> float:
         y = floor[k] + side * away
         return min((abs(mean[k] - y) - sd[k] for mean, sd in curves if mean[k] == mean[k]), default=0.0)
 
     places = [(k, side) for k in range(len(floor)) for side in (-1, 1)]
-    return max(places, key=lambda place: round(min(room(*place), away), 9))  # the first that is free
+    return max(places, key=lambda spot: round(min(room(*spot), away), 9))  # the first that is free
 
 
 def _label_ends(x: float, ends: Sequence[tuple[str, float, str]], ax: Axes) -> None:
