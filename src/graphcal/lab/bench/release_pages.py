@@ -1,8 +1,8 @@
 """Page, figures and CSV of a preset that serves the next release, all from the lines of NAME-windows.csv.
 
-Means are over backbones and splits. Leaderboard: ordered by NLL on release t + 1 as saved; p is the exact sign-change test of the
-differences to the leader, one per backbone and split, Holm over the methods. The splits share a graph, so p says how the order
-depends on splits and backbones, not how it carries over to other graphs.
+Means are over backbones and splits. Leaderboard: ordered by NLL on release t + 1 as saved, methods with fewer runs last; p is the
+exact sign-change test of the differences to the leader, one per backbone and split, Holm over the methods. The splits share a
+graph: p says how the order depends on splits and backbones, not how it carries over to other graphs.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ def _nats(value: float | None) -> str:
 def leaderboard(lines: Sequence[Line]) -> Grid:
     """Methods by NLL on release t + 1 as saved."""
     data = Windows(lines)
-    ranked = sorted(data.methods, key=lambda m: data.mean(m, "all", "nll") or 9.0)
+    runs = {m: len(data.values(m, "all", "nll")) for m in data.methods}
+    ranked = sorted(data.methods, key=lambda m: (-runs[m], data.mean(m, "all", "nll") or 9.0))  # unfinished ones last
     best = data.values(ranked[0], "all", "nll")
     gaps = {m: [v - best[k] for k, v in data.values(m, "all", "nll").items() if k in best] for m in ranked[1:]}
     chances = dict(zip(gaps, holm([over_graphs(gap) for gap in gaps.values()])))
@@ -113,7 +114,7 @@ def leaderboard(lines: Sequence[Line]) -> Grid:
         held = [data.kept(m, "all", target) for target in (5, 10)]
         body.append(
             cells([
-                str(rank), m, str(len(data.values(m, "all", "nll"))), _nats(now), _nats(served),
+                str(rank), m, str(runs[m]), _nats(now), _nats(served),
                 "" if rank == 1 else f"{fmean(gaps[m]):+.3f}", "" if rank == 1 else f"{chances[m]:.3f}",
                 f"{_percent(data.mean(m, 'all', 'ece'))} ({_percent(floor)})", _percent(data.mean(m, "all", "worst_slice")),
                 _percent(data.mean(m, "all", "decided_5")), _percent(data.mean(m, "all", "decided_10")),
@@ -312,14 +313,15 @@ def _survival_figure(data: Windows) -> Figure:
 
 
 def _ageing_figure(data: Windows) -> Figure:
-    figure, ax = _figure(6, 5)
+    figure, ax = _figure(7, 6)
     base = {w: data.mean("none", w, "nll") or 0.0 for w in ("now", "all")}
     for m in data.methods:
         x, y = (base[w] - (data.mean(m, w, "nll") or 0.0) for w in ("now", "all"))
         ax.plot(x, y, "o", color="#d62728" if m in OURS else "#1f77b4")
         ax.annotate(m, (x, y), textcoords="offset points", xytext=(4, 3), fontsize=7)
-    ends = [min(*ax.get_xlim(), *ax.get_ylim()), max(*ax.get_xlim(), *ax.get_ylim())]
-    ax.plot(ends, ends, color="#888888", linewidth=0.8)
+    top = 1.05 * max(*ax.get_xlim(), *ax.get_ylim())
+    ax.plot([-0.03, top], [-0.03, top], color="#888888", linewidth=0.8)
+    ax.set(xlim=(-0.03, top), ylim=(-0.03, top))  # methods that lose more are not shown
     ax.set_xlabel("NLL below uncalibrated, release t")
     ax.set_ylabel("NLL below uncalibrated, release t + 1, as saved")
     ax.grid(alpha=0.3)
@@ -327,7 +329,7 @@ def _ageing_figure(data: Windows) -> Figure:
 
 
 def _new_figure(data: Windows) -> Figure:
-    figure, ax = _figure(6, 4)
+    figure, ax = _figure(7, 4)
     for m in reversed(_ordered(data)):
         y = [data.mean(m, "new", "nll", k) for k in NEW_LABELS]
         if m in (*OURS, "none", "ts", "vs", "dirichlet", "spline", "order-invariant", "simcalib") and None not in y:
@@ -335,7 +337,7 @@ def _new_figure(data: Windows) -> Figure:
     ax.set_xticks(range(len(NEW_LABELS)), ["as saved", *map(str, NEW_LABELS[1:])])
     ax.set_xlabel("labels of new nodes in the refit")
     ax.set_ylabel("NLL on new nodes")
-    ax.legend(frameon=False, fontsize=7, ncols=2)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     ax.grid(axis="y", alpha=0.3)
     return figure
 
