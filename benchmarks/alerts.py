@@ -405,8 +405,8 @@ the labelled period are parts of the table that `graphcal alerts` read. June and
 
 {chr(10).join(window_lines(windows))}
 
-"More high scores" keeps what a score means, and the estimate follows. "Positives fall, scores do not" cannot be seen by anyone
-without labels of the window; `watch` tests the expected precision as soon as there are some.
+"More high scores" keeps what a score means; it is announced all the same. "Positives fall, scores do not" cannot be seen by
+anyone without labels of the window; `watch` tests the expected precision as soon as there are some.
 {"Debian: model and labels from bullseye, windows from bookworm." if debian else "Debian was not run: its files were not there."}
 """
 

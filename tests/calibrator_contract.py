@@ -128,8 +128,8 @@ def test_test_labels_are_never_read(name, fitted, out):
     blind = out.graph.clone()
     hidden_from_us = ~(blind.train_mask | blind.val_mask)
     blind.y = torch.where(hidden_from_us, (blind.y + 1) % 4, blind.y)
-    blinded = replace(out, graph=blind)
-    assert torch.equal(fit(name, blinded)(blinded), fitted(out))
+    unlabelled = replace(out, graph=blind)
+    assert torch.equal(fit(name, unlabelled)(unlabelled), fitted(out))
 
 
 def test_saved_and_restored_it_gives_the_same(name, fitted, out, tmp_path):

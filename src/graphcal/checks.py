@@ -157,7 +157,7 @@ def _mask_of_numbers(ids: Tensor, nodes: int, name: str) -> Tensor:
     return torch.zeros(nodes, dtype=torch.bool, device=ids.device).index_fill(0, ids, True)
 
 
-def tidied(graph: Data, nodes: int) -> Data:
+def normalise_masks(graph: Data, nodes: int) -> Data:
     """The graph with boolean masks and labels (N,), whatever form they came in; the same object where that is so already."""
     changed: dict[str, Tensor] = {}
     for name in MASKS:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, final, runtime_checkable
 import torch
 from torch import Generator, Tensor, nn
 
-from graphcal.checks import as_float, check_graph, check_logits, check_mask, tidied
+from graphcal.checks import as_float, check_graph, check_logits, check_mask, normalise_masks
 from graphcal.graphs import Columns, GraphSums, fingerprint, graph_sums, is_undirected, isolated_nodes, without_autocast
 from graphcal.text import plural, summary_html, summary_text
 
@@ -141,7 +141,7 @@ class Outputs:
     def __post_init__(self) -> None:
         check_logits(self.logits)
         object.__setattr__(self, "logits", as_float(self.logits).detach())  # a frozen view: no gradient goes through it
-        object.__setattr__(self, "graph", tidied(self.graph, self.num_nodes))
+        object.__setattr__(self, "graph", normalise_masks(self.graph, self.num_nodes))
         check_graph(self.graph, *self.logits.shape)
         if self.final is not None and len(self.final.weight) != self.num_classes:
             raise ValueError(
@@ -484,7 +484,7 @@ def fitting_nodes(out: Outputs, on: Tensor) -> Tensor:
     return on
 
 
-def blinded(graph: Data) -> Data:
+def hide_test_labels(graph: Data) -> Data:
     """The graph as a calibrator may see it, which cannot read a test label: only training and validation nodes have theirs."""
     seen = torch.zeros(int(graph.num_nodes), dtype=torch.bool, device=graph.y.device)
     for name in ("train_mask", "val_mask"):

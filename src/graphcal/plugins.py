@@ -67,7 +67,7 @@ class Names(Mapping[str, T], Generic[T]):
         if is_file_name(name):
             return self._checked(name, name, load_from_file(name))
         if name not in self._announced:
-            raise UnknownName(f"unknown {self.kind} {name!r}{taken_out(self.kind, name)}; {choices(name, self)}")
+            raise UnknownName(f"unknown {self.kind} {name!r}{missing_hint(self.kind, name)}; {choices(name, self)}")
         point = self._announced[name]
         return self._checked(name, point.value, point.load())
 
@@ -127,7 +127,7 @@ def announced(kind: str) -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=f"graphcal.{kind}s") if _is_there(point)}
 
 
-def taken_out(kind: str, name: str) -> str:
+def missing_hint(kind: str, name: str) -> str:
     """Hint for a built-in plug-in whose part of graphcal is not installed; empty for other names."""
     points = [p for p in entry_points(group=f"graphcal.{kind}s") if p.name == name and not _is_there(p)]
     return f" (it is in {points[0].module}, which this installation lacks)" if points else ""

@@ -220,7 +220,7 @@ def restore(path: str | os.PathLike[str], model: nn.Module | None = None) -> Any
     description = header.get("model")
     prefixes = () if description is None else (MODEL, SERVED)
     calibration = _built(header, {name: t for name, t in tensors.items() if not name.startswith(prefixes)}, path)
-    trial(calibration, path)
+    smoke_test(calibration, path)
     calibration.file = str(path)
     if description is None:
         if model is not None:
@@ -359,7 +359,7 @@ def _built(header: Any, tensors: dict[str, Tensor], path: Path) -> Calibration:
             raise ValueError(
                 f"{path} is damaged: a calibration of {num_classes} classes holds one of {state[part].num_classes}"
             )
-    wrong = misfit(classes[name], {**header["settings"], **state})
+    wrong = validate_state(classes[name], {**header["settings"], **state})
     if wrong:
         raise ValueError(f"{path} is damaged: a {name} {wrong}")
     return classes[name](num_classes=num_classes, fitted_on=header["fitted_on"], **{**header["settings"], **state})
@@ -408,7 +408,7 @@ def _written(kind: Any) -> str:
     return kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))
 
 
-def misfit(cls: type[Calibration], state: Mapping[str, Any]) -> str:
+def validate_state(cls: type[Calibration], state: Mapping[str, Any]) -> str:
     """Fault of a state: fields that are missing, unknown or of another type; else ''."""
     fields = fields_of(cls)
     lacking = [name for name in fields if name not in state and not hasattr(cls, name)]
@@ -429,7 +429,7 @@ def misfit(cls: type[Calibration], state: Mapping[str, Any]) -> str:
     return ""
 
 
-def trial(calibration: Calibration, path: Path) -> None:
+def smoke_test(calibration: Calibration, path: Path) -> None:
     """Apply a restored calibration to three nodes: tensors of a wrong shape are found now, not at the first customer."""
     if calibration.needs.whole_graph or calibration.num_classes is None:
         return

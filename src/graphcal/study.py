@@ -4,7 +4,7 @@
     study.measure(data.test_mask)["scar"].ece
 
 A calibrator gets a graph from which every label outside the training and validation nodes has been taken
-(`graphcal.core.blinded`); test labels are read by `scores` and `measure` and by nothing else.
+(`graphcal.core.hide_test_labels`); test labels are read by `scores` and `measure` and by nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from graphcal.core import Calibration, Outputs, Recipe, blinded
+from graphcal.core import Calibration, Outputs, Recipe, hide_test_labels
 from graphcal.graphs import structure, without_autocast
 from graphcal.metrics import Measurement, Scores, evaluate, score
 from graphcal.metrics.bins import BINS
@@ -70,7 +70,7 @@ class Study:
     (True, True)
     >>> [s.nodes for s in study.scores(data.test_mask)["ts"]], study.log_probs("ts")[0].shape  # per run
     ([289, 289], torch.Size([500, 5]))
-    >>> later = study.carried_to(runs)  # the same calibrations, on a graph that has changed
+    >>> later = study.reapply(runs)  # the same calibrations, on a graph that has changed
     >>> study.about("ts")["title"]  # for results.json
     'Temperature scaling'
     """
@@ -106,7 +106,7 @@ class Study:
             fitted[name] = tuple(done)
         return cls(graph, seen, dict(recipes), fitted)
 
-    def carried_to(self, outputs: Sequence[Outputs]) -> Study:
+    def reapply(self, outputs: Sequence[Outputs]) -> Study:
         """The same calibrations on other outputs, run by run: a graph that changed after fitting."""
         graph, seen = shared_graph(outputs), blinded_outputs(outputs)
         fitted = {
@@ -182,7 +182,7 @@ def shared_graph(outputs: Sequence[Outputs]) -> Data:
 
 def blinded_outputs(outputs: Sequence[Outputs]) -> tuple[Outputs, ...]:
     """The same views on a graph without test labels; one graph for all, so that its structure is computed once."""
-    blind = blinded(outputs[0].graph)
+    blind = hide_test_labels(outputs[0].graph)
     return tuple(replace(out, graph=blind) for out in outputs)
 
 

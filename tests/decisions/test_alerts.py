@@ -223,6 +223,19 @@ def test_weighted_intervals_are_nearly_as_narrow_as_random_labels_would_give():
     assert np.median(width[False]) <= 1.75
 
 
+def test_weighted_intervals_hold_where_positives_are_drawn_more_often():
+    rng, covered = np.random.default_rng(22), []
+    for k in range(40):
+        odds, truth = scored_rows(rng, 0.1, 3000)
+        chance = np.where(truth, rng.uniform(0.3, 0.6, 3000), rng.uniform(0.1, 0.4, 3000))
+        sample = LabelSample(odds, 1 / (1 + np.exp(-odds)), rng.random(3000) < chance, truth, chance, seed=k)
+        for row in sample.thresholds([200, 1000]):
+            end = sample.ends([row.rows])[0]
+            hits = truth[sample.order[:end]][~sample.labelled[:end]]
+            covered.append(row.precision.low <= hits.mean() <= row.precision.high)
+    assert np.mean(covered) >= 0.93
+
+
 def test_chances_below_five_percent_carry_no_weighted_interval():
     rng = np.random.default_rng(3)
     chance = rng.uniform(0.01, 0.5, 2000)

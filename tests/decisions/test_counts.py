@@ -129,6 +129,7 @@ def simulated_coverage(strength: float, draws: int = 60) -> tuple[float, float]:
     return float(rule), float(independence)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strength", [0.25, 1.0, 2.0])
 def test_intervals_cover_where_the_model_is_true(strength):
     rule, independence = simulated_coverage(strength)
@@ -167,6 +168,7 @@ def test_saved_calibration_counts_the_same(out, calibration, tmp_path):
     assert count(restored, out, sets, event=1) == count(calibration, out, sets, event=1)
 
 
+@pytest.mark.slow
 def test_refits_have_not_seen_the_labels_of_their_fold(out):
     """Their context is that of the full fit, of which the temperature alone depends on labels."""
     data = out.graph.clone()

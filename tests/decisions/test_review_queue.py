@@ -12,7 +12,7 @@ def rows(conf, wrong):
     return torch.stack([p, 1 - p], 1).log(), torch.from_numpy(wrong.astype(np.int64))
 
 
-@pytest.mark.slow_cases("1")
+@pytest.mark.slow
 @pytest.mark.parametrize("positive", [None, 1])
 def test_intervals_hold_what_is_found(positive):
     """By simulation: 90 % intervals of the number found and of the recall."""

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 import graphcal
 from conftest import random_graph
 from graphcal import metrics
-from graphcal.core import Outputs, blinded
+from graphcal.core import Outputs, hide_test_labels
 from graphcal.lab.shift import with_mixed_features
 from graphcal.lab.training import Training, train
 from graphcal.methods import SCAR, TemperatureScaling, Uncalibrated
@@ -45,7 +45,7 @@ def study(data: Data) -> Study:
 
 def test_a_blinded_graph_has_no_test_label():
     graph = random_graph()
-    blind = blinded(graph)
+    blind = hide_test_labels(graph)
     assert (blind.y[graph.test_mask] == -1).all()
     assert "test_mask" not in blind
     seen = graph.train_mask | graph.val_mask
@@ -98,11 +98,11 @@ def test_a_record_is_plain_and_says_what_was_fitted(study: Study, data: Data) ->
 
 
 def test_calibrations_are_carried_to_a_changed_graph(study: Study, data: Data) -> None:
-    same = study.carried_to([replace(out, graph=data) for out in study.outputs])
+    same = study.reapply([replace(out, graph=data) for out in study.outputs])
     assert torch.equal(same.log_probs("scar")[0], study.log_probs("scar")[0])
     runs = train(data, training=Training(hidden_channels=8, epochs=30, patience=None), seeds=range(2))
     changed = with_mixed_features(data, 1.0, torch.Generator().manual_seed(0))
-    moved = study.carried_to([observe(run.model, changed) for run in runs])
+    moved = study.reapply([observe(run.model, changed) for run in runs])
     assert moved.graph is changed
     assert moved.fitted["ts"][0].calibration is study.fitted["ts"][0].calibration
     assert not torch.equal(moved.log_probs("ts")[0], study.log_probs("ts")[0])

@@ -656,7 +656,7 @@ def test_field_serves_its_graph_alone_and_is_left_out_where_it_does_not_help():
         GraphScaling(field=True).fit(Outputs(out.logits, Data(y=y, num_nodes=600)), on=graph.val_mask)
 
 
-@pytest.mark.slow_cases("keep")
+@pytest.mark.slow
 @pytest.mark.parametrize("predictions", ["free", "keep"])
 def test_it_exports_at_the_level_with_hidden(predictions):
     out = model_outputs()

@@ -9,14 +9,14 @@ from torch.nn.functional import logsigmoid
 from graphcal.graphs import MemorySums, structure
 from graphcal.methods.platt import Sigmoids, fit_sigmoid
 from graphcal.methods.scar import FEW_NODES, SCAR, guarded_pull, side_of_training
-from graphcal.methods.solvers.scaling import log_odds, with_predictions
+from graphcal.methods.solvers.scaling import break_ties, log_odds
 from graphcal.methods.temperature import SMALLEST_SCALE, Temperature, fit_scale
 from small_outputs import model_outputs
 
 
 def test_a_tie_that_rounding_made_goes_to_the_prediction() -> None:
     tied = torch.tensor([[0.5, 0.5], [0.5, 0.5]]).log()
-    kept = with_predictions(tied, torch.tensor([1, 0]))
+    kept = break_ties(tied, torch.tensor([1, 0]))
     assert kept.argmax(-1).tolist() == [1, 0]
     torch.testing.assert_close(kept, tied, atol=1e-6, rtol=0)
 

@@ -27,7 +27,7 @@ def test_intervals_cover_the_expected_difference(a, b):
     assert 0.9 <= sum(c.low <= expected <= c.high for _, c in found) / len(found) <= 0.99
 
 
-@pytest.mark.slow_cases("3-", "1-0.2")
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.2, 1.0])
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_models_of_equal_ece_are_told_apart_in_five_percent(noise, seeds):

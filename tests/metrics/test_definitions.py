@@ -9,7 +9,7 @@ import torch
 from graphcal.metrics import inputs
 from graphcal.metrics.bins import mean_reliability, reliability
 from graphcal.metrics.ece_variants import CELLS, kde_ece_of
-from graphcal.metrics.floor import chance_to_wander, draw_errors
+from graphcal.metrics.floor import brownian_max_sf, draw_errors
 from graphcal.metrics.scores import brier_terms
 from graphcal.metrics.selective import auroc_of, grouped
 
@@ -55,8 +55,8 @@ def test_the_width_of_the_kernel_of_kde_ece() -> None:
 
 
 def test_a_brownian_motion_wanders_beyond_2_2414_once_in_twenty_times() -> None:
-    assert chance_to_wander(2.2414) == pytest.approx(0.05, abs=1e-4)
-    assert chance_to_wander(0.1) == 1.0
+    assert brownian_max_sf(2.2414) == pytest.approx(0.05, abs=1e-4)
+    assert brownian_max_sf(0.1) == 1.0
 
 
 def test_errors_of_many_nodes_are_drawn_as_those_of_few(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from known_truth import binary, confidences, draw, predictions
 
 from graphcal.metrics import calibration_test, ece, ece_debiased, ece_floor, floor_interval, inputs
 from graphcal.metrics.bins import bin_of, equal_width_edges
-from graphcal.metrics.floor import abs_deviations, chance_to_wander, expected_abs_normal, floor_of, mean_abs_deviation
+from graphcal.metrics.floor import abs_deviations, brownian_max_sf, expected_abs_normal, floor_of, mean_abs_deviation
 
 
 def simulated_floor(conf, draws, generator):
@@ -160,9 +160,9 @@ def test_p_values_of_many_nodes_are_those_of_drawn_labels(statistic, monkeypatch
 def test_a_brownian_motion_leaves_its_interval_as_often_as_a_walk():
     walks = torch.randn(4000, 2000, generator=torch.Generator().manual_seed(0)).cumsum(1).abs().amax(1) / 2000**0.5
     for x in (0.5, 1.0, 1.5, 2.5):
-        assert chance_to_wander(x) == pytest.approx(float((walks > x).double().mean()), abs=0.03)
-    assert chance_to_wander(0.01) == 1.0
-    assert 0 < chance_to_wander(8.0) < 1e-14
+        assert brownian_max_sf(x) == pytest.approx(float((walks > x).double().mean()), abs=0.03)
+    assert brownian_max_sf(0.01) == 1.0
+    assert 0 < brownian_max_sf(8.0) < 1e-14
 
 
 def test_the_interval_of_the_floor_is_the_same_for_many_nodes(monkeypatch):

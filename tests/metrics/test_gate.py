@@ -16,6 +16,7 @@ def judgements(offset, limit, N, simulations):
         yield judge(*binary(conf, draw(conf - offset, g)), limit=limit, draws=200, generator=g)
 
 
+@pytest.mark.slow
 def test_a_model_at_the_limit_rarely_passes_and_rarely_fails():
     outcomes = [d.outcome for d in judgements(0.05, 0.05, 1000, 200)]
     assert outcomes.count("pass") / 200 <= 0.09  # 5 % promised for each

@@ -52,7 +52,7 @@ def test_groups_are_held_against_all_nodes():
     assert left.tolist() == pytest.approx([0.1, 0.1, 0.1, 0.4], abs=1e-3)
 
 
-@pytest.mark.slow_cases("0.0-0.12-0.02", "0.15-0.0-0.02", "-0.2-0.05-0.02")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("off", "everywhere", "within"), [(0.0, 0.0, 0.04), (0.15, 0.0, 0.02), (0.0, 0.12, 0.02), (-0.2, 0.05, 0.02)]
 )

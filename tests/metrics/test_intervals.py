@@ -166,7 +166,7 @@ def test_the_estimate_lies_in_the_interval_and_is_that_of_the_measurement():
     assert m.to_dict()["true_error"] == m.true_error
 
 
-@pytest.mark.slow_cases("wrong in both directions")
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["calibrated", "wrong in both directions"])
 def test_intervals_of_many_nodes_cover(case, monkeypatch):
     """The normal noise that replaces resampling beyond 20,000 nodes, tried on 1,000."""

@@ -87,6 +87,7 @@ def test_a_tie_is_decided_whole_or_not_at_all():
 SHAPES = {"even": 0.2, "high": 0.7368}  # with truth = confidence, the share of which 5 % are wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_intervals_of_the_coverage_cover_on_both_sides(shape):
     g, low_misses, high_misses, runs = torch.Generator().manual_seed(0), 0, 0, 1500

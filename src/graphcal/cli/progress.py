@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, a line now and then in a log."""
+"""Show progress: a bar on a terminal, a line every 30 seconds in a log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 EVERY = 30.0  # seconds between two lines of a log
-QUIET = 2.0  # seconds in which nobody wonders
+QUIET = 2.0  # seconds before the first line
 
 
 class ProgressBar:

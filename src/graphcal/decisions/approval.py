@@ -145,19 +145,9 @@ def decide(
         draw = make_draw(predictions, truth, certify, pool, fitted, held)
         return approve_draw(draw, terms)
     if hasattr(predictions, "graph") and of_model:
-        return decide_model(
-            predictions,
-            truth,
-            terms,
-            certify,
-            random_arm,
-            pool,
-            held,
-            fitted,
-            cross_fit,
-            seed,
-            make_draw,  # type: ignore[arg-type]
-        )
+        out: Any = predictions
+        recipe: Any = truth
+        return decide_model(out, recipe, terms, certify, random_arm, pool, held, fitted, cross_fit, seed, make_draw)
     raise ValueError(
         "decide takes (log_probs, y, certify=mask), or (outputs, calibration or recipe), where a share for certify splits the "
         f"validation nodes; got {type(predictions).__name__}, {type(truth).__name__} and certify of {type(certify).__name__}"

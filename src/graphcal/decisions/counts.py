@@ -80,7 +80,7 @@ class Moments:
     @cached_property
     def variance(self) -> Array:
         total = self.chance + self.neighbourhood + self.fit
-        return np.minimum(total, MOST_SPREAD * self.mean * (self.size - self.mean))
+        return np.asarray(np.minimum(total, MOST_SPREAD * self.mean * (self.size - self.mean)))
 
     def interval(self, certainty: float) -> tuple[Array, Array]:
         """Ends (m,) of the intervals of the counts, labelled nodes included."""
@@ -93,7 +93,7 @@ class Moments:
     def log_likelihood(self, events: Array) -> Array:
         """Log-probability (m,) of so many events among unlabelled nodes: the beta distribution in bins of width 1."""
         ends = [beta_share(self.mean, self.variance, self.size, events + step) for step in (-0.5, 0.5)]
-        return np.log(np.maximum(ends[1] - ends[0], 1e-12))
+        return np.asarray(np.log(np.maximum(ends[1] - ends[0], 1e-12)))
 
 
 def beta_parameters(mean: Array, variance: Array, size: Array) -> tuple[Array, Array]:
@@ -126,7 +126,7 @@ class EventModel:
     refits: Array  # (N, K) p^(-k)
     groups: Array  # (L, N)
     tau: Array  # (L,) tau^2
-    known: Array  # (N,) bool: labelled and training nodes
+    observed: Array  # (N,) bool: labelled and training nodes
     hit: Array  # (N,) bool: the event, where known
     held_out: Array  # (n,) probability of labelled nodes by the refit without them
     residual: Array  # (n,)
@@ -175,20 +175,20 @@ class EventModel:
         if not here:  # predicted classes are the same on every graph, communities are not
             at = torch.full((len(tau), len(held)), -1)
             at[-1] = sets.groups[-1]
-        known, truth = torch.zeros(out.num_nodes, dtype=torch.bool), torch.full((out.num_nodes,), -1)
+        observed, truth = torch.zeros(out.num_nodes, dtype=torch.bool), torch.full((out.num_nodes,), -1)
         y, train = out.graph.get("y"), out.graph.get("train_mask")
         if y is not None and train is not None:
-            known, truth = (train & (y >= 0)).clone(), torch.where(train, y, truth)
+            observed, truth = (train & (y >= 0)).clone(), torch.where(train, y, truth)
         if here:
-            known[sets.nodes], truth[sets.nodes] = True, sets.labels
+            observed[sets.nodes], truth[sets.nodes] = True, sets.labels
         hit = (truth == of_node) if label is not None else (truth != of_node)
         return cls(
             chances[:, 0].numpy(),
             chances[:, 1:].numpy(),
             groups.numpy(),
             tau.numpy(),
-            known.numpy(),
-            (hit & known).numpy(),
+            observed.numpy(),
+            (hit & observed).numpy(),
             held[some].numpy(),
             (happened - held)[some].numpy(),
             at[:, some].numpy(),
@@ -202,8 +202,8 @@ class EventModel:
         return Moments(**columns)
 
     def _moments(self, sets: sp.csr_matrix) -> Moments:
-        labelled, constant = sets @ self.known.astype(float), sets @ self.hit.astype(float)
-        sets = _without(sets, self.known)
+        labelled, constant = sets @ self.observed.astype(float), sets @ self.hit.astype(float)
+        sets = _without(sets, self.observed)
         size, v = np.diff(sets.indptr).astype(float), self.prob * (1 - self.prob)
         total, chance, squares = sets @ self.prob, sets @ v, sets @ v**2
         between = -self.tau.sum() * squares  # prior variance for c = 1
@@ -328,7 +328,9 @@ def counts_of(moments: Moments, certainty: float, names: Sequence[str] | None = 
             float(expected[k]),
             int(low[k]),
             int(high[k]),
-            *map(float, parts[:, k]),
+            chance=float(parts[0, k]),
+            neighbourhood=float(parts[1, k]),
+            fit=float(parts[2, k]),
             nodes=int(moments.size[k] + moments.labelled[k]),
             labelled=int(moments.labelled[k]),
             name="" if names is None else str(names[k]),

@@ -81,7 +81,7 @@ class WindowAccuracy:
 
     @property
     def unseen(self) -> str:
-        """What no estimate without labels can show."""
+        """Limit of an estimate without labels: what it cannot show."""
         return UNSEEN
 
     @property
@@ -165,13 +165,20 @@ def estimate(
     n, constant = float(inside.sum()), float(errors.constant[0])
     expected = float(errors.mean[0])
     accuracy = Interval(1 - (constant + expected) / n, 1 - with_shift[1] / n, 1 - with_shift[0] / n)
-    variance = [float(part[0]) / n**2 for part in (errors.chance, errors.neighbourhood, errors.fit)]
     widening = max(0.0, (with_shift[1] - with_shift[0] - without[1] + without[0]) / (2 * n))
-    unlabelled = float(errors.size[0]) / n
     result = WindowAccuracy(
-        accuracy, *variance, shift * unlabelled**2, FACTS[fact], widening, int(n), int(errors.labelled[0]), certainty,
+        accuracy,
+        chance=float(errors.chance[0]) / n**2,
+        neighbourhood=float(errors.neighbourhood[0]) / n**2,
+        fit=float(errors.fit[0]) / n**2,
+        shift=shift * (float(errors.size[0]) / n) ** 2,
+        fact=FACTS[fact],
+        widening=widening,
+        nodes=int(n),
+        labelled=int(errors.labelled[0]),
+        certainty=certainty,
         prior=None if view.prior is None else tuple(view.prior.tolist()),
-    )  # fmt: skip
+    )
     return result if positive is None else replace(result, **_of_class(view, out, inside, positive, certainty))
 
 
@@ -287,7 +294,7 @@ class _View:
         like = np.ones(len(self.labelled_pred), bool) if of_prediction is None else self.labelled_pred == of_prediction
         like = like if like.sum() >= FEWEST else np.ones_like(like)
         variance = model.held_out * (1 - model.held_out)
-        open_ = nodes & ~model.known
+        open_ = nodes & ~model.observed
         if not open_.any():
             return moments, 0.0, 0
         shift = [

@@ -137,15 +137,16 @@ def random_part(certify: Any, random_arm: Any, nodes: int) -> tuple[Tensor, Tens
 
 def without_certain(draw: Draw) -> Draw:
     """Leave out nodes that were labelled for certain: they tell nothing about the others. Few distinct chances are strata."""
-    assert draw.inclusion is not None
-    certain = torch.from_numpy(draw.inclusion >= 1) & draw.population
+    chance = draw.inclusion
+    assert chance is not None
+    certain = torch.from_numpy(chance >= 1) & draw.population
     missing = int((certain & draw.open).sum())
     if missing:
         raise ValueError(f"{missing} nodes with inclusion probability 1 have no label. Give the chances as they were.")
     draw = replace(draw, certify=draw.certify & ~certain, population=draw.population & ~certain)
     if draw.others is not None:
         return replace(draw, others=draw.others & ~certain)
-    group = np.unique(np.round(draw.inclusion, 9), return_inverse=True)[1]
+    group = np.unique(np.round(chance, 9), return_inverse=True)[1]
     few = len(np.unique(group[draw.population.numpy()])) <= MOST_GROUPS
     return replace(draw, strata=group, inclusion=None) if few else draw
 

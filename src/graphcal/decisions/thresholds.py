@@ -105,7 +105,7 @@ class NestedSets:
 
     @property
     def by_chance_only(self) -> bool:
-        """Whether nothing but inclusion probabilities is known of the draw."""
+        """Return whether only inclusion probabilities are known of the draw."""
         return self.weighted is not None and self.others is None
 
 
@@ -190,7 +190,7 @@ def certified_by_chance(sets: NestedSets, max_error: float, risk: float) -> Arra
     weighted, rest = sets.weighted, sets.unlabelled
     assert weighted is not None
     passed = np.zeros(len(rest), bool)
-    for t in np.flatnonzero((weighted.least >= LEAST_INCLUSION) & (rest > 0)):
+    for t in np.flatnonzero((weighted.least >= LEAST_INCLUSION) & (rest > 0)).tolist():
         seen = int(weighted.wrong[: weighted.count[t]].sum())
         most = weighted.bound(most_weighted, t, int(rest[t] + weighted.count[t]), risk)
         passed[t] = most - seen <= max_error * rest[t] + 1e-9
@@ -412,7 +412,7 @@ def weighted_shares(sets: NestedSets, certainty: float) -> tuple[Array, Array, A
     weighted, risk, K = sets.weighted, (1 - certainty) / 2, sets.nodes.sum(axis=0)
     assert weighted is not None
     share, low, high = np.full(len(K), np.nan), np.zeros(len(K)), np.ones(len(K))
-    for t in np.flatnonzero(weighted.count):
+    for t in np.flatnonzero(weighted.count).tolist():
         weight, seen = 1 / weighted.inclusion[: weighted.count[t]], weighted.wrong[: weighted.count[t]]
         share[t] = weight[seen].sum() / weight.sum()
         if weighted.least[t] >= LEAST_INCLUSION:

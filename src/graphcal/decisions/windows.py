@@ -1,4 +1,4 @@
-"""Calendar windows, and what is expected of each: positives, precision and recall at a fixed threshold, without its labels.
+"""Cut predictions into calendar windows, and estimate positives, precision and recall of each without labels.
 
 A queue with labels has estimates of its precision P, its recall R and its number of positives T, each with an interval. They are
 carried to a window by the calibrated probabilities p: with m the mean of p over rows that are sent and S the sum over all rows,

@@ -333,6 +333,32 @@ def extended(out: Outputs) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True, eq=False)
+class Collapse:
+    """Neural collapse of the last layer on some nodes."""
+
+    angles: Tensor  # (C,) degrees between each class weight and its class mean, both centred over classes; 0: self-dual
+    spread: float  # variance of representations inside classes over that between class means; 0: collapsed
+
+
+def neural_collapse(out: Outputs, nodes: Tensor) -> Collapse:
+    """Measure whether class weights point along class means, and how far representations scatter around these.
+
+    With h the representations of the nodes and m_c their mean in class c,
+
+        angle_c = arccos cos(w_c - mean(w), m_c - mean(m))        spread = mean |h_u - m_(y_u)|^2 / mean_c |m_c - mean(m)|^2
+    """
+    final, hidden = final_and_hidden(out)
+    h, y = hidden[nodes].double(), out.graph.y[nodes]
+    weight = final.weight.double()  # (C, D)
+    classes = y.unique()
+    means = torch.stack([h[y == c].mean(0) for c in classes])
+    centred = means - means.mean(0)
+    along = torch.cosine_similarity(weight[classes] - weight.mean(0), centred)
+    inside = torch.stack([(h[y == c] - m).square().sum(1).mean() for c, m in zip(classes, means)]).mean()
+    return Collapse(along.clamp(-1, 1).arccos().rad2deg(), float(inside / centred.square().sum(1).mean()))
+
+
+@dataclass(frozen=True, eq=False)
 class HeadPath:
     """Heads solved to convergence on the same representations, one for each decay."""
 

@@ -1,4 +1,4 @@
-"""SCAR's class-centroid level, searched: which weight decay should the final layer have? (arXiv:2505.11335, Section 3.1)
+"""Search the weight decay of the final layer: SCAR's class-centroid level (arXiv:2505.11335, Section 3.1).
 
 The paper advises "a binary search", because a smaller final decay takes a model from under- to over-confident. Read as a method:
 the signed validation gap
@@ -44,7 +44,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphcal.checks import check_mask
-from graphcal.core import Recipe, blinded
+from graphcal.core import Recipe, hide_test_labels
 from graphcal.lab.models import backbone_of
 from graphcal.lab.training import Replica, Run, Training, default_training, train_replicas
 from graphcal.methods import Uncalibrated
@@ -89,7 +89,7 @@ class Candidates:
         self.data, self.backbone, self.seeds = data, backbone, seeds
         self.after = after or Uncalibrated()
         self.training = training_or_default(backbone, training)
-        self.blind = blinded(data)
+        self.blind = hide_test_labels(data)
         self.blind.num_classes = int(data.get("num_classes") or int(data.y.max()) + 1)
         self.nodes = int(data.val_mask.sum())
         self.folds = kfold(self.nodes, FOLDS, torch.Generator().manual_seed(0))

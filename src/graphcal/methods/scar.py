@@ -93,6 +93,8 @@ class SCAR:
         Weights; fitted exactly if not given.
     temperature : bool, default=False
         Also fit a scale of the logits.
+    shared : bool, default=False
+        Fit one weight for all nodes outside the training set, as in Eq. 9 of the paper, in place of alpha and beta.
 
     Examples
     --------
@@ -110,12 +112,13 @@ class SCAR:
     alpha: float | None = None  # None: fitted
     beta: float | None = None
     temperature: bool = False
+    shared: bool = False
 
     card: ClassVar[Card] = Card(
         title="SCAR, node level",
         formula="z' = z + w (G[:, y_hat] + b - z), G = W^T W of the final layer; w = alpha or beta",
         paper="The Final Layer Holds the Key: A Unified and Efficient GNN Calibration Framework, arXiv:2505.11335",
-        parameters="alpha, beta: 2; with temperature s: 3",
+        parameters="alpha, beta: 2; shared: 1; with temperature s: one more",
         cost="fit: a few Newton steps on the fitted nodes; apply: O(N C)",
         keeps_predictions=True,
         minimises_nll=True,
@@ -128,7 +131,9 @@ class SCAR:
     @one_thread()
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> CentroidPull:
         """The weights (and the scale) of least validation NLL on the nodes ``on``; ``stop`` is not used."""
-        return fit_pull(out, on, self.alpha, self.beta, self.temperature)
+        if self.shared and (self.alpha is not None or self.beta is not None):
+            raise ValueError("shared=True fits one weight: leave alpha and beta out.")
+        return fit_pull(out, on, self.alpha, self.beta, self.temperature, shared=self.shared)
 
 
 class CentroidPull(Calibration):
@@ -234,8 +239,12 @@ def fit_pull(
     beta: float | None = None,
     temperature: bool = False,
     guarded: bool = True,
+    shared: bool = False,
 ) -> CentroidPull:
-    """Eq. 10 with the weights that are given; the others, and the scale, are those of least NLL on the nodes ``on``."""
+    """Eq. 10 with the weights that are given; the others, and the scale, are those of least NLL on the nodes ``on``.
+
+    One weight for both sides if ``shared``, or if one side has few of the nodes.
+    """
     on = fitting_nodes(out, on)
     objective = ScarObjective(out, on, temperature)
     graph = graph_sums(out.graph)
@@ -244,8 +253,8 @@ def fit_pull(
     weights, free = sides.new_tensor([alpha or 0.0, beta or 0.0]), torch.tensor([alpha is None, beta is None])
     theta, loo_nll = sides.new_ones(1), torch.nan
     if free.any() or temperature:
-        shared = bool(free.all() and sides.sum(0).min() < FEW_NODES)
-        columns = torch.ones_like(sides[:, :1]) if shared else sides[:, free]
+        one = shared or bool(free.all() and sides.sum(0).min() < FEW_NODES)
+        columns = torch.ones_like(sides[:, :1]) if one else sides[:, free]
         theta, loo_nll = objective.minimise(columns, given=sides @ weights[:, None])
         weights[free] = theta[1:] if temperature else theta
     scale = theta[0] if temperature else None

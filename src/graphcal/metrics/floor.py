@@ -179,7 +179,7 @@ def draw_errors(conf: Tensor, bins: int, draws: int, generator: torch.Generator)
     return (noise.abs() @ var.sqrt()) / len(conf)
 
 
-def chance_to_wander(x: float) -> float:
+def brownian_max_sf(x: float) -> float:
     """P(max |B(t)| > x) of a Brownian motion on [0, 1], by reflection."""
     terms = ((-1) ** k * float(ndtr(-(2 * k + 1) * x)) for k in range(100))
     return 1.0 if x < 0.2 else min(1.0, 4 * sum(terms))
@@ -234,7 +234,7 @@ def calibration_test(
         observed = float(cumulative_error(residual))
         if N > inputs.RESAMPLE_UP_TO:
             sd = math.sqrt(float((conf * (1 - conf)).sum())) / N
-            p = chance_to_wander(observed / sd) if sd > 0 else float(observed <= ROUNDING)
+            p = brownian_max_sf(observed / sd) if sd > 0 else float(observed <= ROUNDING)
             return CalibrationTest(p, observed, sd * math.sqrt(math.pi / 2), statistic, 0)
         drawn = draw_calibrated(conf, draws, generator, cumulative_error)
     p = (1 + int((drawn >= observed - ROUNDING).sum())) / (1 + draws)

@@ -1,4 +1,4 @@
-"""Deciding alone where confidence is high: how wrong is it then, and how many nodes may be decided at a given error?
+"""Selective prediction: error rate and coverage when only confident predictions are accepted.
 
 AUROC        probability that a right prediction has more confidence than a wrong one; a tie counts one half. Calibration says
              nothing about that order, and a constant can be calibrated.

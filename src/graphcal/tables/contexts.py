@@ -35,7 +35,7 @@ PREFIX = ".graph-"  # of the hidden folder
 
 
 @dataclass(frozen=True)
-class GraphFiles:
+class GraphInputs:
     """Input files of a context and how to read them."""
 
     scorer: Scorer
@@ -89,7 +89,7 @@ class TableContext:
 
 @contextmanager
 def edges_context(
-    files: GraphFiles, out: Path, key: str, workers: int, progress: Progress = None
+    files: GraphInputs, out: Path, key: str, workers: int, progress: Progress = None
 ) -> Iterator[TableContext]:
     """The context of all rows of a table, in a folder that is there as long as it is used."""
     calibration = files.scorer.calibration
@@ -127,9 +127,9 @@ def finished_context(folder: Path, made_from: str) -> TableContext | None:
     return TableContext(columns, record["starts"], record["digest"])
 
 
-def make_context(files: GraphFiles, folder: Path, made_from: str, workers: int, progress: Progress) -> TableContext:
+def make_context(files: GraphInputs, folder: Path, made_from: str, workers: int, progress: Progress) -> TableContext:
     folder.mkdir(parents=True)
-    logits, numbers, starts = spooled(files, folder, workers, progress)
+    logits, numbers, starts = write_logits(files, folder, workers, progress)
     numbers.refuse_duplicates()
     ends = ((s, t) for s, t in numbers.of(edge_batches(files.edges, files.columns), len(ENDS), files.edges))
     train = None if files.train_ids is None else training_set(files.train_ids, files.columns, numbers, folder)
@@ -147,8 +147,8 @@ def make_context(files: GraphFiles, folder: Path, made_from: str, workers: int, 
     return TableContext(columns, starts, record["digest"])
 
 
-def spooled(
-    files: GraphFiles, folder: Path, workers: int, progress: Progress
+def write_logits(
+    files: GraphInputs, folder: Path, workers: int, progress: Progress
 ) -> tuple[DiskColumns, RowNumbers, dict[str, int]]:
     """Logits (C, N) and ids of all predictions in files, and the first row of every shard."""
     counts = {shard: files.rows(shard) for shard in files.source.shards}

@@ -29,7 +29,7 @@ import pyarrow as pa
 from graphcal.files import atomic_file, check_writable, digest, file_errors, sweep, write_atomically
 from graphcal.metrics.references import RowCounts, drift_since
 from graphcal.saving import find_reference, restore
-from graphcal.tables.contexts import GraphFiles, TableContext, edges_context
+from graphcal.tables.contexts import GraphInputs, TableContext, edges_context
 from graphcal.tables.disk_sums import Progress
 from graphcal.tables.files import BATCH, WHOLE_FILE, count_rows, fingerprints, format_of, parquet_fragment, read_batches
 from graphcal.tables.layouts import ROLES
@@ -146,7 +146,7 @@ def context_of(
             f"the calibration reads the graph around every node ({type(scorer.calibration).__name__}): give its edges with "
             "--edges, a table of source and target ids"
         )
-    graph = GraphFiles(scorer, files, Path(edges), None if train_ids is None else Path(train_ids), columns)
+    graph = GraphInputs(scorer, files, Path(edges), None if train_ids is None else Path(train_ids), columns)
     return edges_context(graph, out, key, workers, progress)
 
 

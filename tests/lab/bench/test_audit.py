@@ -43,6 +43,7 @@ def test_the_same_records_give_the_same_bytes(results: tuple[Path, Path], tmp_pa
     assert store.finished() == small_session().store.finished() & small_session().cells.keys()
 
 
+@pytest.mark.slow
 def test_every_score_and_every_test_is_measured_again(results: tuple[Path, Path]) -> None:
     file, published = results
     found = audit(file, published)

@@ -16,6 +16,7 @@ def session() -> Session:
     return small_session()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.2, 0.9])
 def test_runs_with_overlapping_test_nodes_are_not_taken_for_independent(share: float) -> None:
     """Nodes from a population without a difference: at 5 % the test rejects 5 % of the time or less, a plain t-test far more."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from graphcal.lab.bench.comparisons import Difference
 from graphcal.lab.bench.contents import sections_of, summary_blocks
 from graphcal.lab.bench.document import Grid, Heading, markdown
 from graphcal.lab.bench.presets import build_preset
@@ -20,7 +21,7 @@ PRESET = {
 
 
 def entry(values: dict[int, float]) -> Entry:
-    records = tuple(Record({"run": [k, k]}, {"test": {"nll": v}}, {}, {}) for k, v in values.items())
+    records = tuple(Record({"run": [k, k]}, {"test": {"nll": v, "ece": v}}, {}, {}) for k, v in values.items())
     return Entry(records, tuple(map(str, values)), len(values))
 
 
@@ -72,3 +73,31 @@ def test_dependent_graphs_are_one_sign_and_sections_take_their_rows(two_graphs):
             for cell in next(block for block in blocks if isinstance(block, Grid) and "p" in block.header).body[0]
         ]
         assert line[2:] == ["-0.1000" + (" ✓" if p == "0.031" else ""), "6 / 0", p]
+
+
+def verdict(rows: list[tuple[str, str, dict[int, float], dict[int, float]]], p_of_harm: float = 1.0) -> list[str]:
+    """The column "met" of the rule: ours against theirs, where "b" chose nothing."""
+    summary = {
+        "metrics": ["nll"], "tested": ["nll"], "rule": ["theirs"], "part": "new", "where": {"dataset": ["b"]},
+        "section": [{"title": "all", "where": {}}],
+    }  # fmt: skip
+    made = table(rows)
+    graphs = list(dict.fromkeys(graph for _, graph, _, _ in rows))
+    preset = replace(made.preset, summary=summary, axes={"dataset": graphs}, against="theirs")
+    harm = {"nll": Difference(0.1, p_of_harm)}
+    first = replace(
+        made.rows[0], entries={**made.rows[0].entries, "ours": replace(made.rows[0].entries["ours"], against=harm)}
+    )
+    blocks = summary_blocks(Table(preset, (first, *made.rows[1:])))
+    rule = next(block for block in blocks if isinstance(block, Grid) and block.header[0] == "clause")
+    return [line[1].words for line in rule.body]
+
+
+def test_the_rule_of_a_plan_is_read_clause_by_clause():
+    better = [("x", graph, {0: 0.4}, {0: 0.5}) for graph in "abcdef"]
+    assert verdict(better) == ["yes", "yes", "yes", "yes"]
+    assert verdict(better, 0.01)[3].startswith("no: ")
+    worse_on_b = [(x, g, {0: 0.6} if g == "b" else ours, theirs) for x, g, ours, theirs in better]
+    clauses = verdict(worse_on_b)
+    assert clauses[0] == "no: theirs on b (+0.1000)"
+    assert clauses[1].startswith("no: theirs (p ")

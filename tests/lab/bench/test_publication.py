@@ -135,6 +135,7 @@ def test_an_archive_is_named_while_a_row_of_it_stands(tmp_path: Path) -> None:
     assert len((results / "archives.sha256").read_text().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_row_whose_marks_are_not_known_is_not_lost_but_refused(tmp_path: Path) -> None:
     publish(part("backbone=gat").table(), "gat", tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

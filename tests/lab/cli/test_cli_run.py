@@ -114,6 +114,7 @@ def test_a_folder_that_cannot_be_written_costs_no_training(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_the_terminal_prints_one_line_per_idea_of_the_record(tmp_path):
     done = graphcal("run", "citeseer", "--seeds", "1", "--out", "here", cwd=tmp_path, COLUMNS="80")
     assert done.returncode == 0, done.stderr

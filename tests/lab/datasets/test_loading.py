@@ -87,7 +87,9 @@ def test_the_embedded_graph_equals_planetoids(shared_data: Path) -> None:
     assert digest(load_npz(embedded)) == digest(load_npz(shared_data / "citeseer.npz")) == NAMES["citeseer"].content
 
 
-@pytest.mark.slow_cases("cs", "physics", "tolokers", "blogcatalog", "photo", "facebook_pages", "computers", "pubmed")
+@pytest.mark.slow_cases(
+    "debian-bookworm", "cs", "physics", "tolokers", "blogcatalog", "photo", "facebook_pages", "computers", "pubmed"
+)
 @pytest.mark.parametrize("name", list(NAMES))
 def test_every_graph_loads_under_every_protocol_that_fits(shared_data: Path, name: str) -> None:
     if not (shared_data / f"{name}.npz").exists():

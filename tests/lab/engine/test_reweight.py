@@ -30,6 +30,7 @@ def test_these_backbones_read_weights_on_their_edges():
     assert {"gcn", "gat", "appnp", "gcnii", "jknet", "sage"} <= set(WEIGHABLE)
 
 
+@pytest.mark.slow_cases("gcn")
 @pytest.mark.parametrize("name", WEIGHABLE)
 def test_weights_of_one_change_nothing(name, runs, graph):
     out = runs[name].outputs

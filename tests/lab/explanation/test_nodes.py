@@ -13,7 +13,7 @@ from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 from torch_geometric.nn.models import GCN
 
 from conftest import random_graph
-from graphcal.core import Outputs, blinded
+from graphcal.core import Outputs, hide_test_labels
 from graphcal.lab.explanation import explain, explain_many
 from graphcal.lab.models import BACKBONES
 from graphcal.lab.training import Training, train
@@ -86,7 +86,7 @@ def test_pushes_are_training_nodes_in_order_and_agree_with_a_hand_computation() 
 def test_calibration_is_shown_and_test_labels_are_not_read() -> None:
     out = outputs()
     fitted = SCAR().fit(out, on=out.graph.val_mask)
-    blind = replace(out, graph=blinded(out.graph))
+    blind = replace(out, graph=hide_test_labels(out.graph))
     seen, unseen = explain(out, 77, fitted), explain(blind, 77, fitted)
     assert seen == unseen
     assert seen.calibrated == pytest.approx(float(fitted(out)[77].exp().max()), abs=1e-6)

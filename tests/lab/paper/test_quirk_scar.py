@@ -44,6 +44,17 @@ def test_hops_with_no_fitting_node_take_the_pooled_weight(graph):
     assert float(shared.alpha) == float(shared.beta)
 
 
+def test_one_weight_is_the_least_nll_of_eq_9_on_a_fine_grid(graph):
+    out, on = linear_outputs(graph, sharpness=0.3), graph.val_mask
+    fitted = SCAR(shared=True).fit(out, on)
+    assert float(fitted.alpha) == float(fitted.beta) != 0
+    nll = [val_nll(SCAR(w, w).fit(out, on), out) for w in torch.linspace(-0.5, 1.5, 81).tolist()]
+    assert val_nll(fitted, out) <= min(nll) + 1e-6
+    assert val_nll(SCAR().fit(out, on), out) <= val_nll(fitted, out) + 1e-9, "two weights contain one"
+    with pytest.raises(ValueError, match="leave alpha and beta out"):
+        SCAR(alpha=0.1, shared=True).fit(out, on)
+
+
 def test_the_grid_is_the_papers_triangle(graph):
     out, on = linear_outputs(graph, sharpness=0.3), graph.val_mask
     fitted = SCARGrid().fit(out, on)

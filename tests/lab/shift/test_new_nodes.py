@@ -32,6 +32,7 @@ def test_every_wave_and_every_way_has_a_row_per_method(found):
             assert rows_of(rows, shift="sampled", fanout=fanout, way=way).keys() == METHODS.keys()
 
 
+@pytest.mark.slow
 def test_a_method_that_reads_no_graph_is_the_same_in_every_way(found):
     _, _, rows = found
     for fanout in ("5", "25"):

@@ -62,3 +62,14 @@ def test_what_is_not_there_is_named():
         param_groups(WithHead(), 1e-3, 0.0, nn.Linear(2, 2))
     with pytest.raises(ValueError, match="has no module with a weight"):
         param_groups(nn.ReLU(), 1e-3, 0.0)
+
+
+def test_of_a_gat_attention_and_bias_decay_with_the_layer_unless_left_out():
+    layer = GATConv(5, 3, heads=2, concat=False)
+    model = nn.Sequential(nn.Linear(5, 5), layer)
+    _, final = param_groups(model, 5e-4, 1e-5, final=layer)
+    assert {id(p) for p in final["params"]} == {id(p) for p in layer.parameters()}
+    rest, final = param_groups(model, 5e-4, 1e-5, final=layer, weights_only=True)
+    assert shapes(final) == [(6, 5)]
+    assert {id(layer.att_src), id(layer.att_dst), id(layer.bias)} <= {id(p) for p in rest["params"]}
+    assert len(rest["params"]) + len(final["params"]) == len(list(model.parameters()))

@@ -62,6 +62,7 @@ def test_every_loss_trains_and_stops_on_cross_entropy(name, graph):
     assert run.history.train_loss[-1] < run.history.train_loss[0]
 
 
+@pytest.mark.slow
 def test_negative_smoothing_raises_confidence(graph):
     def confidence(loss):
         out = train(graph, training=replace(SETTINGS, epochs=100, loss=loss), seeds=[0])[0].outputs

@@ -10,7 +10,7 @@ from torch.nn.functional import nll_loss
 
 import graphcal as gc
 from conftest import random_graph
-from graphcal.core import blinded
+from graphcal.core import hide_test_labels
 from graphcal.lab.bench.expansion import SlotSettings, make_cells
 from graphcal.lab.training import Replica, Retraining, Training, retrain, train_replicas
 from graphcal.lab.training.cross_fitting import stratified_folds
@@ -48,7 +48,7 @@ def test_validation_labels_train_better_than_they_calibrate(data):
 def test_test_labels_are_not_read_and_the_row_of_the_bench_is_the_same(data):
     expected = retrain(data, training=TRAINING, folds=3, seed=1).logits
     out = gc.lab.train(data, training=TRAINING, seeds=[0])[0].outputs
-    hidden = type(out)(out.logits, blinded(data))
+    hidden = type(out)(out.logits, hide_test_labels(data))
     row = Retraining(training=asdict(TRAINING), folds=3, seed=1).fit(hidden, on=data.val_mask)
     assert torch.equal(row(out), expected)
 

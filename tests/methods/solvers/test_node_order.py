@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcal.core import blinded
+from graphcal.core import hide_test_labels
 from graphcal.methods.solvers.node_order import canonical_order, fitting_order, kfold, stopping_order, training_nodes
 from small_outputs import model_outputs, permuted
 
@@ -26,7 +26,7 @@ def test_stopping_nodes_are_checked_and_default_to_the_fitted_ones():
     assert stopping_order(out, None, fitted) is fitted
     train = stopping_order(out, out.graph.train_mask, fitted)
     assert torch.equal(train.sort().values, out.graph.train_mask.nonzero().flatten())
-    blind = type(out)(out.logits, blinded(out.graph))
+    blind = type(out)(out.logits, hide_test_labels(out.graph))
     with pytest.raises(ValueError, match="stop selects .* nodes without a label"):
         stopping_order(blind, out.graph.test_mask, fitted)
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphcal.methods.solvers.scaling import keep_top, log_odds, with_predictions
+from graphcal.methods.solvers.scaling import break_ties, keep_top, log_odds
 
 
 def test_log_odds_are_exact_where_the_softmax_rounds_to_one():
@@ -26,7 +26,7 @@ def test_log_odds_are_exact_where_the_softmax_rounds_to_one():
 @given(st.lists(st.floats(-50, 50, width=32), min_size=2, max_size=6), st.floats(2**-10, 2**10, width=32))
 def test_a_positive_scale_never_moves_a_prediction(logits, scale):
     z = torch.tensor([logits])
-    kept = with_predictions((scale * z).log_softmax(-1), z.argmax(-1))
+    kept = break_ties((scale * z).log_softmax(-1), z.argmax(-1))
     assert kept.argmax(-1).equal(z.argmax(-1))
     torch.testing.assert_close(kept, (scale * z).log_softmax(-1))
 

@@ -33,7 +33,7 @@ from graphcal.methods.card import Card
 from graphcal.methods.solvers.adam import Weights, adam, dropout, uniform
 from graphcal.methods.solvers.linear import mean_nll
 from graphcal.methods.solvers.node_order import fitting_order, stopping_order, training_nodes
-from graphcal.methods.solvers.scaling import with_predictions
+from graphcal.methods.solvers.scaling import break_ties
 
 
 def noisy_top_k(
@@ -246,4 +246,4 @@ class ExpertMixture(Calibration):
         outputs, gate_inputs = experts(View.of(out, everyone), weights)
         gates, _ = noisy_top_k(gate_inputs, weights["gate"], weights["noise"], self.top)
         log_probs = (scales(outputs, gates) * out.logits).log_softmax(-1)
-        return log_probs if self.per_class else with_predictions(log_probs, out.pred)
+        return log_probs if self.per_class else break_ties(log_probs, out.pred)

@@ -4,10 +4,9 @@
 
 Models are trained on a graph where every label outside the training and validation nodes is gone.
 
-Trained models by the hash of their training: twenty calibrators share one.
-
-A base is trained whole, all its runs together, and cached whole in one safetensors file: logits, final representation, final
-layer and weights of every run. A training that was killed leaves nothing, and is done again the same way.
+Trained models are cached by the hash of their training, so that twenty calibrators share one. A base is trained
+whole, all its runs together, and cached in one safetensors file: logits, final representation, final layer and weights of every
+run. A training that was killed leaves nothing, and is done again the same way.
 """
 
 from __future__ import annotations
@@ -173,7 +172,7 @@ def _served(base: TrainingGroup, path: Path, number: int, release: str) -> Outpu
 
 
 @dataclass(frozen=True)
-class Tried:
+class Candidate:
     """A cell's calibrator on one candidate training, and what validation says of it."""
 
     group: TrainingGroup
@@ -192,14 +191,14 @@ class Tried:
         return one
 
 
-def try_group(cell: Cell, group: TrainingGroup, models: Models, graph: Data) -> Tried:
+def try_group(cell: Cell, group: TrainingGroup, models: Models, graph: Data) -> Candidate:
     """Fit the cell's calibrator on the validation nodes of one candidate; seconds are those of one core."""
     out = models.on(cell.run, graph, keep=bool(cell.serve))
     stop = {"val": graph.val_mask, "train": graph.train_mask, "none": None}[cell.stop]
     recipe = recipe_class(cell.calibrator)(**cell.settings)
     study = Study.of([out], {cell.calibrator: recipe}, on=graph.val_mask, stop=stop, clock=time.process_time)
     ((validation,),) = study.scores(graph.val_mask, cell.bins).values()
-    return Tried(group, models.seconds, study, validation)
+    return Candidate(group, models.seconds, study, validation)
 
 
 def with_fitting_nodes(graph: Data, count: int, seed: int) -> Data:
@@ -261,7 +260,7 @@ def compute(cell: Cell, models: Mapping[str, Models], graph: Data) -> tuple[Reco
     return Record(cell.to_dict(), result, seconds, installed_versions()), log_probs[kept], y[kept]
 
 
-def _serve(cell: Cell, tried: Tried, models: Models, graph: Data) -> list[ServedRow]:
+def _serve(cell: Cell, tried: Candidate, models: Models, graph: Data) -> list[ServedRow]:
     following = next_release(cell.group.dataset, cell.serve)
     split = windows(graph, following, cell.run[0])
     out = models.elsewhere[cell.run](cell.serve)

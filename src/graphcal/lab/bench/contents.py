@@ -7,8 +7,10 @@ summary over all its graphs in place of the grid:
     metrics = ["nll", "ece"]            # the columns of the means
     tested = ["nll", "ece"]             # compared by the exact sign-change test over graphs, Holm over the rivals, or nothing
     by = "labels"                       # an axis: NAME-summary.csv has the same for each of its values
-    section = [{ title = "...", where = { ... } }]   # in place of all rows: the rows of each pair of tables
+    section = [{ title = "...", where = { ... } }]   # parts of the rows; the page has the first one
     together = [["cora", "cora_ml"]]    # graphs that depend on each other: one difference in the test
+    means = "Balanced labels"           # the section whose means are shown, where methods have not all rows; the first one
+    rule = ["ts", "ms"]                 # rivals of the rule for winning: the page says whether it is met (`_verdict`)
     part = "untouched"                  # graphs that are also compared by themselves: their name ...
     where = { dataset = ["cs"] }        # ... and which they are
 
@@ -38,17 +40,36 @@ def summary_blocks(table: Table) -> list[Block]:
     if not summary or not any(entry.records for row in table.rows for entry in row.entries.values()):
         return []
     metrics = [m for m in summary["metrics"] if m != "label_limit"]  # which run files do not have
-    blocks: list[Block] = []
-    for title, rows in page_sections(table):
-        grids = (means_of(table, rows, metrics), compared_of(table, rows))
-        blocks += [Heading(2, title), *(grid for grid in grids if grid)]
+    (title, rows), sections = sections_of(table)[0], dict(sections_of(table))
+    shown = summary.get("means", title)
+    if "rule" in summary:
+        return [
+            *_verdict(table, rows),
+            Heading(2, shown),
+            means_of(table, sections[shown], metrics),
+            paragraph(
+                "Means over the graphs that a method has, percent where a metric is a share. Compare equal numbers of graphs."
+            ),
+            Heading(2, title),
+            *([grid] if (grid := compared_of(table, rows)) else []),
+            paragraph(
+                f"{_subject(table)}, mean over graphs on the runs both have; graphs in which it is better / worse; p of the "
+                f"exact sign-change test over independent graphs, Holm over the methods; ✓ better, ✗ worse at {LEVEL:.0%}."
+            ),
+            Heading(2, "By section"),
+            _by_section(table),
+            paragraph(
+                f"{_subject(table)}, NLL, in the rows of each section. ✓ and ✗ as above, Holm over the methods of a section."
+            ),
+        ]
+    grids = [grid for grid in (means_of(table, rows, metrics), compared_of(table, rows)) if grid]
     text = "Means: over the graphs that a method has, percent where a metric is a share."
-    if summary.get("tested"):
+    if len(grids) > 1:
         text += (
             f" Below: {_subject(table)}, mean over graphs on the runs both have; graphs in which it is better / worse; "
             f"p of the exact sign-change test over graphs, Holm over the methods; ✓ better, ✗ worse at {LEVEL:.0%}."
         )
-    return [*blocks, paragraph(text)]
+    return [Heading(2, title), *grids, paragraph(text)]
 
 
 def _subject(table: Table) -> str:
@@ -58,21 +79,80 @@ def _subject(table: Table) -> str:
     return f"the method minus {preset.title_of(preset.against)}"
 
 
-def page_sections(table: Table) -> list[tuple[str, Sequence[Row]]]:
-    """Titles and rows of the sections of the page: those that the preset names, or all rows."""
-    sections = table.preset.summary.get("section", ())
-    named = [(s["title"], [row for row in table.rows if matches(s["where"], row.axis_values)]) for s in sections]
-    return named or [(ALL_GRAPHS, table.rows)]
-
-
 def sections_of(table: Table) -> list[tuple[str, Sequence[Row]]]:
-    """Titles and rows of the sections of NAME-summary.csv: those of the page, and of each value of the axis ``by``."""
+    """Titles and rows of the sections of NAME-summary.csv: all rows, and those of each value of the axis ``by``."""
     by = table.preset.summary.get("by", "")
     values = list(dict.fromkeys(row.axis_values[by] for row in table.rows)) if by else []
-    sections = page_sections(table)
+    sections: list[tuple[str, Sequence[Row]]] = [(ALL_GRAPHS, table.rows)]
+    if "section" in table.preset.summary:
+        sections = [
+            (s["title"], [row for row in table.rows if matches(s["where"], row.axis_values)])
+            for s in table.preset.summary["section"]
+        ]
     if len(values) > 1:
         sections += [(f"{by} {value}", [row for row in table.rows if row.axis_values[by] == value]) for value in values]
     return sections
+
+
+def _by_section(table: Table) -> Grid:
+    """Differences by the first metric that is tested: a line per section, a column per method."""
+    lines: dict[str, dict[str, str]] = {}
+    for title, rows in sections_of(table):
+        grid = compared_of(table, rows)
+        if grid is not None:
+            lines[f"{title} ({max(int(line[1].words) for line in grid.body)})"] = {
+                line[0].words: line[2].words for line in grid.body
+            }
+    methods = [m for m in map(table.preset.title_of, table.methods) if any(m in line for line in lines.values())]
+    body = [cells([title, *(line.get(m, "") for m in methods)]) for title, line in lines.items()]
+    return Grid(["section (graphs)", *methods], body)
+
+
+def _verdict(table: Table, rows: Sequence[Row]) -> list[Block]:
+    """The rule of a plan, clause by clause: every graph of the part, all graphs, the lowest ECE, no harm.
+
+    Harm: NLL above that of ``against`` by a paired test on the same nodes, Holm over the graphs of a number of labels.
+    """
+    preset, summary = table.preset, table.preset.summary
+    main_method, rivals = preset.main_method, [m for m in summary["rule"] if m in table.methods]
+    gaps = {m: _gaps_by_graph(rows, main_method, m, "nll") for m in rivals}
+    graphs = [g for g in map(str, preset.axes["dataset"]) if matches(summary["where"], {"dataset": g})]
+    lost = [f"{m} on {g} ({gaps[m][g]:+.4f})" for m in rivals for g in graphs if gaps[m].get(g, -1.0) >= 0]
+    absent = [f"{m} on {g}" for m in rivals for g in graphs if g not in gaps[m]]
+    others = [m for m in table.methods if m != main_method]
+    p = dict(zip(others, holm([_chance(_gaps_by_graph(rows, main_method, m, "nll"), summary) for m in others])))
+    unclear = [f"{m} (p {p[m]:.3f})" for m in rivals if p[m] > LEVEL or fmean(gaps[m].values()) >= 0]
+    kept = [m for m in others if m not in summary.get("apart", ())]
+    ece = {m: fmean(d.values()) for m in kept if (d := _gaps_by_graph(rows, main_method, m, "ece"))}
+    higher = [f"{preset.title_of(m)} ({number(gap, 'ece', '+')})" for m, gap in ece.items() if gap > 0]
+    harmed, tested = [], 0
+    for count in dict.fromkeys(row.axis_values.get("fit_labels", 0) for row in table.rows):
+        part = [r for r in table.rows if r.axis_values.get("fit_labels", 0) == count]
+        gaps = [(r, e.against["nll"]) for r in part if (e := r.entries.get(main_method)) and "nll" in e.against]
+        tested += len(gaps)
+        for (row, gap), chance in zip(gaps, holm([gap.p for _, gap in gaps])):
+            if gap.value > 0 and chance <= LEVEL:
+                harmed.append(f"{' '.join(axis_cells(table, row))} ({gap.value:+.4f}, p {chance:.3f})")
+    clauses = [
+        (f"NLL below that of every rival on {', '.join(graphs)}", lost, absent),
+        (f"NLL below that of every rival over all graphs, p < {LEVEL} after Holm", unclear, []),
+        ("lowest mean ECE, by differences on the runs both have", higher, []),
+        (f"no harm against {preset.title_of(preset.against)} in {tested} rows", harmed, []),
+    ]
+    body = [
+        cells([text, "no: " + "; ".join(against) if against else "yes", "; ".join(missing) or "nothing"])
+        for text, against, missing in clauses
+    ]
+    return [Heading(2, "The rule of the plan"), Grid(["clause", "met", "not run"], body, range(3))]
+
+
+def _gaps_by_graph(rows: Sequence[Row], ours: str, theirs: str, metric: str) -> dict[str, float]:
+    by_graph = _by_graph(rows, lambda row: _gap(row.entries.get(ours), row.entries.get(theirs), metric))
+    return {graph: values[0] for graph, values in by_graph.items()}
+
+
+def _chance(gaps: Mapping[str, float], summary: Mapping[str, Any]) -> float:
+    return over_graphs(_independent(gaps, summary.get("together", ()))) if gaps else 1.0
 
 
 def means_of(table: Table, rows: Sequence[Row], metrics: Sequence[str]) -> Grid:

@@ -2,9 +2,7 @@
 
     --only dataset=cora,calibrator=ts
 
-`graphcal.lab.bench.expansion` says what is computed for a slot.
-
-What is computed for one slot of a table: everything its preset says about it, every default written out, as cells.
+A cell holds everything that its preset says about it, with every default written out.
 
 The runs of a method (seeds, or the splits of a protocol) are trained in fixed blocks, always whole, so that a record never
 depends on how many runs were asked for.

@@ -28,7 +28,7 @@ from graphcal.lab.bench.tabulation import Entry, Row, Table
 from graphcal.lab.plots.curves import STYLE, draw_curves, draw_differences, draw_dots, draw_points, place_labels
 from graphcal.metrics.bins import Reliability, mean_reliability
 from graphcal.metrics.names import metric_of
-from graphcal.plots import blank, draw_confidences, draw_reliability, styled
+from graphcal.plots import blank, draw_confidences, draw_reliability, ink, styled
 
 if TYPE_CHECKING:
     from graphcal.plots import Axes, Figure
@@ -75,6 +75,13 @@ def _sweep_panel(table: Table, methods: Sequence[str], rows: Sequence[Row], metr
     settings = table.preset.figure
     if settings.get("scale"):
         ax.set_xscale(settings["scale"], **({"linthresh": settings["linear"]} if "linear" in settings else {}))
+    if "linear" in settings:  # the scale changes here: two strokes across the axis
+        stroke: Any = [(-1, -1.6), (1, 1.6)]
+        for shift in (0.985, 1.015):
+            ax.plot(
+                [settings["linear"] * shift], [0], transform=ax.get_xaxis_transform(), marker=stroke, markersize=7,
+                color=ink(ax), linestyle="", clip_on=False, zorder=5,
+            )  # fmt: skip
     if "range" in settings:
         ax.axvspan(*settings["range"], color="#888888", alpha=0.12, linewidth=0)
     if "ticks" in settings:
@@ -178,6 +185,7 @@ def letter(ax: Axes, number: int, title: str = "") -> None:
     ax.set_title(f"{chr(ord('a') + number)}  {title}".rstrip(), loc="left", fontweight="bold")
 
 
+SECONDS = (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # ticks of a logarithmic axis of time
 TICKS = (2, 3, 4, 5, 6, 8, 10, 15, 20, 30)  # of a logarithmic axis of ECE, in percent
 
 
@@ -295,7 +303,7 @@ def _runtime(table: Table) -> Figure | None:
     rows = [row for row in table.rows if any(entry.records for entry in row.entries.values())]
     if not rows:
         return None
-    figure = blank(3.5 * len(rows), 3.8)
+    figure = blank(3.6 * len(rows), 4.2)
     axes = figure.subplots(1, len(rows), squeeze=False, sharey=True)[0]
     points = []
     for number, (ax, row) in enumerate(zip(axes, rows)):
@@ -309,6 +317,9 @@ def _runtime(table: Table) -> Figure | None:
         ax.set_yticks(TICKS, [str(tick) for tick in TICKS])
         ax.tick_params(axis="y", which="minor", left=False, labelleft=False)
         draw_points(seconds, ece, sd, ax)
+        ax.set_xticks([tick for tick in SECONDS if ax.get_xlim()[0] < tick < ax.get_xlim()[1]])
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
         floor = statistics.fmean(entry.mean("ece_floor") for entry in done.values())
         ax.axhline(floor, linestyle="--", linewidth=0.9, color="#555555", alpha=0.7)
         ax.text(0.99, floor, "floor", transform=ax.get_yaxis_transform(), ha="right", va="top", fontsize=7, alpha=0.7)

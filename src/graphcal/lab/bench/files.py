@@ -247,8 +247,9 @@ Line = Mapping[str, str]
 def read_table(folder: Path, preset: Preset) -> Table:
     """The table of a preset, as far as its files in the folder go; rows that the preset no longer has are left out."""
     axes = list(preset.axes)
-    runs, bins, seconds, tests = (
-        _by_place(folder / f"{preset.name}-{part}.csv", axes) for part in ("runs", "bins", "seconds", "tests")
+    runs, bins, seconds, tests, against = (
+        _by_place(folder / f"{preset.name}-{part}.csv", axes)
+        for part in ("runs", "bins", "seconds", "tests", "against")
     )
     rows = []
     for texts, lines in runs.items():
@@ -260,7 +261,8 @@ def read_table(folder: Path, preset: Preset) -> Table:
         for method in (m for m in preset.methods if m in methods):
             more = {"bins": _bins(drawn[method])} if method in drawn else {}
             records = tuple(_record(line, more, spent.get(method, [{}])[0]) for line in methods[method])
-            entries[method] = Entry(records, (), len(records), *printed(preset, axis_values, method))
+            gaps = {line["metric"]: _difference(line) for line in against.get(texts, []) if line["method"] == method}
+            entries[method] = Entry(records, (), len(records), *printed(preset, axis_values, method), against=gaps)
         entries |= {blank.method: empty(preset, blank) for blank in blanks(preset) if blank.row == axis_values}
         marked = with_marks(preset, entries, _tests(tests.get(texts, []), marked_metrics(preset)))
         rows.append(Row(axis_values, {m: marked[m] for m in preset.methods if m in marked}, same_nodes=texts in tests))
@@ -310,8 +312,12 @@ def _tests(lines: Sequence[Line], metrics: Sequence[str]) -> dict[str, tuple[str
     groups: dict[str, tuple[str, dict[str, Difference]]] = {}
     for line in (line for line in lines if line["metric"] in metrics):
         _, others = groups.setdefault(line["metric"], (line["best"], {}))
-        others[line["method"]] = Difference(float(line["difference"]), float(line["p"]))
+        others[line["method"]] = _difference(line)
     return groups
+
+
+def _difference(line: Line) -> Difference:
+    return Difference(float(line["difference"]), float(line["p"]))
 
 
 def _bins(lines: Sequence[Line]) -> dict[str, list[float]]:

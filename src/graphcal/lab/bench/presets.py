@@ -50,7 +50,7 @@ from typing import Any
 
 from graphcal.files import CELLS, RUNS, file_errors, read_toml
 from graphcal.lab.bench import preset_files
-from graphcal.plugins import Names, announced, is_file_name, taken_out
+from graphcal.plugins import Names, announced, is_file_name, missing_hint
 
 Found = dict[str, Any]
 KEYS = ("table", "where", "called", "columns", "every", "remarks")
@@ -293,7 +293,7 @@ def _methods(preset: str, wanted: Sequence[str] | str, defined: Mapping[str, Any
     available = {**{name: {"calibrator": name} for name in CALIBRATORS}, **files, **defined}
     missing = [method for method in wanted if method not in available]
     if missing:
-        named = ", ".join(method + taken_out("calibrator", method) for method in missing)
+        named = ", ".join(method + missing_hint("calibrator", method) for method in missing)
         raise ValueError(f"preset {preset!r} names the methods {named}; known are {', '.join(available)}")
     return {method: available[method] for method in wanted}
 

@@ -144,7 +144,7 @@ def _made(table: Table, kept: Sequence[Row], command: str, page: Path) -> list[B
 
 
 def _made_before(page: Path) -> list[Block]:
-    """How a page that is there says it was made."""
+    """Read from an existing page how it was made."""
     before = MADE.search(page.read_text(encoding="utf-8")) if page.exists() else None
     return [
         Command(words.strip()) if words.startswith("    ") else paragraph(words)

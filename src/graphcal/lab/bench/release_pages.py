@@ -171,11 +171,11 @@ def promises(lines: Sequence[Line]) -> Grid:
 
 
 def watched(lines: Sequence[Line]) -> Grid:
-    """What `watch` said about each window, over all methods, beside the true change."""
+    """Statuses that `watch` gave each window, over all methods, beside the true change."""
     data = Windows(lines)
     body = []
     for window in ("now", "old", "new", "all"):
-        said = [s for m in data.methods for s in data.statuses(m, window)]
+        statuses = [s for m in data.methods for s in data.statuses(m, window)]
         labelled = [s for m in data.methods for s in data.statuses(m, window, "watch_labelled")]
         change = {
             c: fmean(
@@ -188,7 +188,8 @@ def watched(lines: Sequence[Line]) -> Grid:
         }
         broken = [data.kept(m, window, 10) for m in data.methods]
         shares = [
-            f"{100 * sum(s == status for s in said) / max(1, len(said)):.0f}" for status in ("still valid", "drifting")
+            f"{100 * sum(s == status for s in statuses) / max(1, len(statuses)):.0f}"
+            for status in ("still valid", "drifting")
         ]
         drifting = f"{100 * sum(s != 'still valid' for s in labelled) / len(labelled):.0f}" if labelled else ""
         body.append(

@@ -118,7 +118,7 @@ def serve(study: Study, split: Windows, out: Outputs, bins: int, seed: int) -> l
     truth, log_probs = study.graph.y, fitted.log_probs
     thresholds = {target: _threshold(log_probs, truth, split, target) for target in TARGETS}
     before = log_probs[split.now]
-    carried = study.carried_to([out])
+    carried = study.reapply([out])
     ((saved,),) = carried.fitted.values()
     rows = [_row("now", 0, log_probs, study.graph, split.now, bins, thresholds)]
     rows[0] |= _watched(before, before[_half(len(before), seed)], None)

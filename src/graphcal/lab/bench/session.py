@@ -1,13 +1,12 @@
-"""One preset, one folder: what is wanted, what is done, run the rest, write what came out.
+"""A benchmark session: one preset in one folder. Lists its cells, runs those that are left, and makes the table.
 
 session = Session.of("table-gcn", folder, only="dataset=cora", runs=10)
 session.run(engine, tick)
 write_files(session.table(), folder)
 
-How long what is left will take, from what is done.
-
-Training is looked up by what decides its cost, from the nearest to the farthest that has been seen: the same graph, backbone and
-training; the same graph and backbone; the same backbone; anything. Fitting likewise: graph and calibrator; calibrator; anything.
+The time left is estimated from finished cells. Training is looked up by what decides its cost, nearest first: the
+same graph, backbone and training; the same graph and backbone; the same backbone; anything. Fitting likewise: graph and
+calibrator; calibrator; anything.
 """
 
 from __future__ import annotations

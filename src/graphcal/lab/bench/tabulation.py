@@ -151,7 +151,7 @@ def tabulate(preset: Preset, slots: Sequence[Slot], blanks: Sequence[Blank], sto
     for name, axis_values in places.items():
         entries = {m: _entry(preset, axis_values, m, cells, store, done, failed) for m, cells in keys[name].items()}
         same_nodes = _on_the_same_nodes(entries)
-        compared = _compared(preset, entries, store) if same_nodes else entries
+        compared = _compared(preset, entries, store) if same_nodes or preset.main_method else entries
         compared |= {blank.method: empty(preset, blank) for blank in blanks if str(blank.row) == name}
         rows.append(Row(axis_values, {m: compared[m] for m in preset.methods if m in compared}, same_nodes))
     return Table(preset, tuple(rows))
@@ -216,6 +216,8 @@ def _split_of(record: Record) -> tuple[str, str, int, int]:
 
 def _compared(preset: Preset, entries: Mapping[str, Entry], store: Store) -> dict[str, Entry]:
     complete = _complete(entries)
+    if preset.main_method and preset.against:  # of a preset with a method of its own only that one is compared
+        complete = {m: complete[m] for m in (preset.against, preset.main_method) if m in complete}
     if preset.kind == "list" and preset.against in complete and len(complete) > 1:
         comparisons = {metric: against(preset.against, complete, store, metric) for metric in ("ece", "nll")}
         return {

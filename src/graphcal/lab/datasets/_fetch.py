@@ -1,4 +1,4 @@
-"""Published graphs from where their authors keep them.
+"""Download published graphs from their authors' addresses, and verify them.
 
 The addresses are those of PyG's dataset classes (and OGB's for ogbn-arxiv); the files are fetched and read by us.
 

@@ -153,7 +153,8 @@ def read_release(path: str | os.PathLike[str]) -> Release:
     ends = parts["directed"].astype(np.int64)
     if not np.array_equal(undirected(ends[0], ends[1], nodes), graph.edge_index):
         raise ValueError(f"{path}: edge_index is not `directed` with both directions.")
-    return Release(graph, *(parts[key] for key in EXTRA))
+    extra: dict[str, Any] = {key: parts[key] for key in EXTRA}
+    return Release(graph, **extra)
 
 
 def named_release(name: str) -> Release:

@@ -1,4 +1,4 @@
-"""Layers with a leading replica axis: R networks side by side, of which no arithmetic mixes two.
+"""Layers with a leading replica axis: R independent networks that are computed together.
 
 *Initial weights*: each replica is drawn from its own generator, by the initialisation of a name:
 

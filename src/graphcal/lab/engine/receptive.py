@@ -1,9 +1,9 @@
-"""The input matrix X, sparse or dense, whichever multiplies faster, whole or with entries dropped out; and its first product.
+"""Input features X as a matrix, sparse or dense, and its product with the first weights, with or without dropout.
 
     X W      d/dW = X^T G            on citation graphs 1 % of X is non-zero
     drop(X) W                        only the non-zero entries need random numbers
 
-An entry's random byte is found by its place in the whole matrix, so it does not depend on the rows a pass computes.
+An entry's random byte is a function of its position in the whole matrix, so it does not depend on the rows a pass computes.
 
 There is no randomness before the first product of a pass, X W or A X W (unless the input is dropped out). Evaluating the state
 after a step and training from it therefore have that product in common: the evaluation computes it for both, the training pass

@@ -1,4 +1,4 @@
-"""Some rows of a sparse matrix, for loops over a few hundred nodes of a large graph.
+"""Select rows of a sparse matrix, to fit on a few hundred nodes of a large graph.
 
 `row_slice(adjacency, rows, logits)` cuts the rows of those nodes out of the adjacency and keeps the columns they read from, so
 an epoch costs what the neighbourhood of the fitted nodes costs, not what the graph costs.

@@ -1,4 +1,4 @@
-"""Curves with error bars and points with names, for print: each line or point is labelled where it is, none covers another.
+"""Draw curves with error bars and named points for print, with labels that do not overlap.
 
 Colours are Okabe and Ito's; a method also has a marker of its own, so that the pictures survive grey print.
 """
@@ -32,11 +32,11 @@ def draw_curves(x: Sequence[float], curves: Mapping[str, Curve], ax: Axes, floor
     """A line per name with bars of one standard deviation, named at its right end where there are several; the floor dashed."""
     if len(floor):
         ax.plot(x, floor, "--", color=ink(ax), linewidth=0.9, alpha=0.6)
-        above = any(
-            0 < floor[0] - mean[0] < floor[0] / 2 for mean, _ in curves.values()
-        )  # where no curve is in the way
-        position: dict[str, Any] = {"xytext": (0, 3), "va": "bottom"} if above else {"xytext": (0, -3), "va": "top"}
-        ax.annotate("floor", (x[0], floor[0]), textcoords="offset points", alpha=0.7, fontsize=7, **position)
+        k, side = _free_place(floor, list(curves.values()), 0.06 * (ax.get_ylim()[1] - ax.get_ylim()[0]))
+        ax.annotate(
+            "floor", (x[k], floor[k]), xytext=(0, 3 * side), textcoords="offset points", alpha=0.7, fontsize=7,
+            va="bottom" if side > 0 else "top", ha="left" if k == 0 else "center",
+        )  # fmt: skip
     ends = []
     for k, (name, (mean, sd)) in enumerate(curves.items()):
         shown = COLOURS[k % len(COLOURS)]
@@ -47,6 +47,17 @@ def draw_curves(x: Sequence[float], curves: Mapping[str, Curve], ax: Axes, floor
         ends.append((name, float(mean[-1]), shown))
     if len(ends) > 1:
         _label_ends(float(x[-1]), ends, ax)
+
+
+def _free_place(floor: Sequence[float], curves: Sequence[Curve], away: float) -> tuple[int, int]:
+    """Find the point farthest from every curve and its bars, for the name of the floor: index of x, and 1 above or -1 below."""
+
+    def room(k: int, side: int) -> float:
+        y = floor[k] + side * away
+        return min((abs(mean[k] - y) - sd[k] for mean, sd in curves if mean[k] == mean[k]), default=0.0)
+
+    places = [(k, side) for k in range(len(floor)) for side in (-1, 1)]
+    return max(places, key=lambda spot: round(min(room(*spot), away), 9))  # the first that is free
 
 
 def _label_ends(x: float, ends: Sequence[tuple[str, float, str]], ax: Axes) -> None:
@@ -87,7 +98,7 @@ def draw_points(x: Sequence[float], y: Sequence[float], error: Sequence[float], 
             [a], [b], yerr=[e], fmt=MARKERS[k % len(MARKERS)], color=COLOURS[k % len(COLOURS)], markersize=6,
             elinewidth=0.7, capsize=1.8, capthick=0.7,
         )  # fmt: skip
-    ax.margins(0.2, 0.12)
+    ax.set_xlim(min(x) / 2.5, max(x) * 7)
 
 
 def place_labels(
@@ -95,6 +106,7 @@ def place_labels(
 ) -> None:
     """Names beside points, each at the nearest place that touches no point, bar or other name; the axes must be final."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
     figure: Any = ax.figure
@@ -114,9 +126,10 @@ def place_labels(
                 color=ink(ax), annotation_clip=False, arrowprops=LEADER if max(abs(dx), abs(dy)) > 8 else None,
             )  # fmt: skip
             text.set_in_layout(False)
-            box = Bbox.from_bounds(*text.get_window_extent(renderer).bounds).padded(0.5)
+            text.update_positions(renderer)
+            box = Bbox.from_bounds(*Text.get_window_extent(text, renderer).bounds).padded(0.5)  # without its leader
             outside = box.x1 > frame.x1 + 8 or box.x0 < frame.x0 or box.y1 > frame.y1 or box.y0 < frame.y0
-            hits = sum(bool(box.overlaps(other)) for other in solid) + 3.0 * outside + 0.01 * (abs(dx) + abs(dy))
+            hits = sum(bool(box.overlaps(other)) for other in solid) + 3.0 * outside + 0.004 * (abs(dx) + abs(dy))
             tried.append((hits, text, box))
         tried.sort(key=lambda one: one[0])
         for _, text, _ in tried[1:]:
@@ -127,7 +140,7 @@ def place_labels(
 LEADER = {"arrowstyle": "-", "linewidth": 0.5, "color": "#888888", "shrinkA": 0, "shrinkB": 3}
 PLACES = [
     (sign * away, dy, "left" if sign > 0 else "right")
-    for reach in (0, 7, 14, 22, 30, 40) for away in (8, 20) for sign in (1, -1) for dy in (reach, -reach)
+    for reach in (0, 7, 14, 22, 30, 40, 55) for away in (8, 20) for sign in (1, -1) for dy in (reach, -reach)
 ] + [(0, sign * (reach + 9), "center") for reach in (0, 7, 14, 22, 30, 40) for sign in (1, -1)]  # fmt: skip
 
 
@@ -146,7 +159,7 @@ def draw_dots(
     room = 0.08 * (high - low) or 1.0
     ax.set_xlim(low - room, high + room)
     ax.axvline(0, color=ink(ax), linewidth=0.8)
-    kinds = {
+    kinds: dict[bool, dict[str, Any]] = {
         False: {"marker": "o", "markersize": 3.6, "color": "#7a8794", "alpha": 0.75, "label": "other graphs"},
         True: {"marker": "D", "markersize": 4.0, "color": "#d55e00", "alpha": 0.9, "label": f"{part} graphs"},
     }

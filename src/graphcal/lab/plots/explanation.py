@@ -1,4 +1,4 @@
-"""The picture of an explanation: what carries the lead of the predicted class, as a chart or as a panel of a page.
+"""Draw an explanation: the terms that add up to the lead of the predicted class, as a chart or as HTML.
 
 `draw_explanation` draws on the axis it is given; `explain_html` is the same picture as a fragment of HTML with inline SVG that
 takes its colours from the page around it. Both show `Explanation.lead_terms`, which add up to the lead.

@@ -1,4 +1,4 @@
-"""Two uncomfortable questions, as tables: lists of rows, one per method, means over seeds, fractions.
+"""Measure calibrators on wrong predictions, unknown classes and changed graphs. Each table is a list of rows, one per method.
 
     wrong_predictions    what does a calibration do to the confidence of wrong predictions?
     out_of_distribution  what happens with an unknown class, other features, other edges?
@@ -155,7 +155,7 @@ def out_of_distribution(
         for share in shares:
             changed = change(data, share, generator)
             views = [observe(run.model, changed) for run in runs]
-            rows += measured_rows(study.carried_to(views), shift=shift, share=share)
+            rows += measured_rows(study.reapply(views), shift=shift, share=share)
     reduced = without_class(data, unknown)
     return rows + _unknown_class(study_of(train(reduced, backbone, training, seeds), reduced, methods))
 

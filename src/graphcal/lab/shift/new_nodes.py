@@ -126,10 +126,10 @@ def one_seed(
     rows: TableRows = []
     for wave in range(1, len(coming.sizes)):
         views = [observe(run.model, coming.after(wave)) for run in runs]
-        rows += measured_rows(study.carried_to(views), shift="wave", wave=wave)
+        rows += measured_rows(study.reapply(views), shift="wave", wave=wave)
     complete = coming.complete()
     (run,) = runs
-    whole = study.carried_to([observe(run.model, complete)])
+    whole = study.reapply([observe(run.model, complete)])
     rows += measured_rows(whole, shift="sampled", fanout="all", way="table")
     for fanouts in FANOUTS:
         rows += sampled_rows(whole, run, complete, fanouts, seed)

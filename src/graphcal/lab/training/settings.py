@@ -39,11 +39,17 @@ from graphcal.plugins import Names
 
 
 def param_groups(
-    model: nn.Module, weight_decay: float, final_weight_decay: float, final: str | nn.Module | None = None
+    model: nn.Module,
+    weight_decay: float,
+    final_weight_decay: float,
+    final: str | nn.Module | None = None,
+    weights_only: bool = False,
 ) -> list[dict[str, Any]]:
     """Two optimiser groups: everything else with ``weight_decay``, the final layer with ``final_weight_decay``.
 
     The final layer is ``final`` (a module or its dotted name), else the attribute ``head``, else the last module with a weight.
+    All of its parameters move to the second group: of a GAT also attention vectors and bias, which the paper does not mention.
+    With ``weights_only`` only weight matrices do, and the others keep ``weight_decay``.
 
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
@@ -52,11 +58,12 @@ def param_groups(
     [0.0005, 0.0001]
     """
     last = _final_module(model, final)
-    last_parameters = {id(p) for p in last.parameters()}
-    rest = [p for p in model.parameters() if id(p) not in last_parameters]
+    named = last.named_parameters()
+    moved = [p for name, p in named if not weights_only or name.rpartition(".")[2].startswith("weight")]
+    rest = [p for p in model.parameters() if all(p is not one for one in moved)]
     return [
         {"params": rest, "weight_decay": weight_decay},
-        {"params": list(last.parameters()), "weight_decay": final_weight_decay},
+        {"params": moved, "weight_decay": final_weight_decay},
     ]
 
 

@@ -106,7 +106,7 @@ class DenseColumns:
         curvature: Tensor = weighted.T @ self.flat - mean.T @ mean
         return curvature
 
-    def leverage(self, inverse: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    def leverage_blocks(self, inverse: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """X_n M X_n^T, (r, C, C) for slices of r nodes, for M (K, K)."""
         size = max(1, CHUNK // max(self.terms[0].numel(), 1))
         for first in range(0, len(self.terms), size):
@@ -114,7 +114,7 @@ class DenseColumns:
             x = self.terms[part]
             yield part, (x @ inverse) @ x.mT
 
-    def levered(self, inverse: Tensor, x: Tensor) -> Tensor:
+    def apply_leverage(self, inverse: Tensor, x: Tensor) -> Tensor:
         """X_n M X_n^T x_n, (n, C), for M (K, K) and x (n, C), without writing the matrices down."""
         seen = torch.einsum("nck,nc->nk", self.terms, x) @ inverse
         return torch.einsum("nck,nk->nc", self.terms, seen)
@@ -200,7 +200,7 @@ class NewtonState:
         if p.shape[1] > MOST_SOLVED:
             return self.z + self._series(inverse, residual)
         moved, eye = torch.empty_like(self.z), torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
-        for nodes, leverage in self.columns.leverage(inverse):  # (r, C, C) S / n
+        for nodes, leverage in self.columns.leverage_blocks(inverse):  # (r, C, C) S / n
             at = p[nodes]
             drift = leverage * at[:, None, :] - (leverage @ at[:, :, None]) * at[:, None, :]  # S A / n
             moved[nodes] = torch.linalg.solve(eye - drift, leverage @ residual[nodes, :, None]).squeeze(-1)
@@ -208,10 +208,10 @@ class NewtonState:
 
     def _series(self, inverse: Tensor, residual: Tensor) -> Tensor:
         """(I - S A / n)^-1 S r / n as a series: the eigenvalues of S A / n are a node's shares in its own fit, below 1."""
-        first = moved = self.columns.levered(inverse, residual)
+        first = moved = self.columns.apply_leverage(inverse, residual)
         for _ in range(SERIES):
             bent = self.probs * (moved - (self.probs * moved).sum(1, keepdim=True))
-            moved = first + self.columns.levered(inverse, bent)
+            moved = first + self.columns.apply_leverage(inverse, bent)
         return moved
 
     def loo_nll(self, ridge: Tensor) -> float:

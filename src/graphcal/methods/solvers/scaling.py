@@ -28,7 +28,7 @@ def keep_top(log_probs: Tensor, logits: Tensor) -> Tensor:
     return torch.minimum(log_probs, (logits - logits.amax(0)).sign_().mul_(gap).add_(highest))
 
 
-def with_predictions(log_probs: Tensor, pred: Tensor) -> Tensor:
+def break_ties(log_probs: Tensor, pred: Tensor) -> Tensor:
     """Log-probabilities (n, C) in which class ``pred`` (n,) is ahead of ties, as in `keep_top`."""
     classes = torch.arange(log_probs.shape[1], device=pred.device)
     top = (classes[:, None] == pred).to(log_probs)

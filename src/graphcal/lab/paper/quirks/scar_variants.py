@@ -1,4 +1,4 @@
-"""SCAR's weights found otherwise than by `graphcal.methods.scar`, for the paper's tables and its reviewers' questions.
+"""Variants of SCAR with other ways to choose alpha and beta, for the paper's tables and its reviewers' questions.
 
 scar-grid       the paper's search: every alpha < beta of a grid, the pair of least validation NLL
 scar-no-guard   without the cap that keeps predictions: Eq. 10 as it stands
@@ -80,13 +80,7 @@ class SharedSCAR:
 
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> CentroidPull:
         """The weight of least validation NLL on the nodes ``on``; ``stop`` is not used."""
-        on = fitting_nodes(out, on)
-        objective = ScarObjective(out, on)
-        weight, loo_nll = objective.minimise(torch.ones_like(objective.z[:, :1]))
-        fitted = centroid_pull(out, on, weight.repeat(2))
-        log_probs = fitted.pulled(out.logits[on].T, out.pred[on], fitted.wanted(out)[on])[0].T
-        note = objective.rejection(loo_nll, log_probs)
-        return centroid_pull(out, on, torch.zeros(2), note=note) if note else fitted
+        return SCAR(shared=True).fit(out, on)
 
 
 @dataclass(frozen=True)
