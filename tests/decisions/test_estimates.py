@@ -145,6 +145,76 @@ def test_a_calibration_without_refits_is_refused():
         gc.estimate(calibrate, out, out.graph.test_mask)
 
 
+@pytest.fixture(scope="module")
+def one_sided():
+    """Labels from every community but the largest."""
+    out = gc.example(2000)
+    part = gc.structure(out.graph).hierarchies[3]
+    largest = part == part.mode().values
+    return out, gc.GraphScaling(sets=True).fit(out, on=out.graph.val_mask & ~largest), part, largest
+
+
+def test_no_interval_where_most_of_the_window_has_no_label(one_sided):
+    out, calibrate, part, largest = one_sided
+    degree, labelled = gc.structure(out.graph).degree, out.graph.val_mask & ~largest
+    test = out.graph.test_mask & (degree >= degree[labelled].min()) & (degree <= degree[labelled].max())
+    there = (test & largest).nonzero().flatten()
+    elsewhere = (test & torch.isin(part, part[labelled])).nonzero().flatten()
+    for size in (39, 41):
+        window = torch.cat([there[:size], elsewhere[: 80 - size]])
+        one = gc.estimate(calibrate, out, window, positive=1)
+        assert one.outside == size / 80
+        assert one.accuracy.value == pytest.approx(1 - gc.count(calibrate, out, window).expected / 80)
+        if size < 40:
+            assert 0 < one.accuracy.low < one.accuracy.value < one.accuracy.high <= 1
+            assert 0 < one.positives.high - one.positives.low < 80
+            assert one.same_labels > 0
+            continue
+        ends = [(share.low, share.high) for share in (one.accuracy, one.precision, one.recall, one.positives)]
+        assert ends == [(0, 1), (0, 1), (0, 1), (0, 80)]
+        assert (one.widening, one.same_labels) == (0, 0)
+        assert "51 % of the window" in one.sentence
+        assert " to " not in str(one).split("Not seen")[0]
+
+
+def test_communities_and_degrees_count_on_the_graph_of_the_fit(one_sided):
+    out, calibrate, part, largest = one_sided
+    degree, labelled = gc.structure(out.graph).degree, out.graph.val_mask & ~largest
+    facts = calibrate.sets.facts.clone()
+    middle = facts[:, 0].median()
+    bare, beyond = ~torch.isin(part, part[labelled]), (degree > middle) | (degree < facts[:, 0].min())
+    window = ~labelled & ~out.graph.train_mask
+    try:
+        calibrate.sets.facts[:, 0].clamp_(max=middle)
+        one = gc.estimate(calibrate, out, window)
+    finally:
+        calibrate.sets.facts.copy_(facts)
+    assert (window & beyond & ~bare).any()
+    assert (window & bare & ~beyond).any()
+    assert one.outside == pytest.approx(float((beyond | bare)[window].double().mean()))
+
+
+def test_only_degrees_are_compared_on_another_graph(one_sided):
+    calibrate = one_sided[1]
+    other = gc.example(2000, seed=1)
+    degree, labelled = gc.structure(other.graph).degree, calibrate.sets.facts[:, 0]
+    beyond = ((degree < labelled.min()) | (degree > labelled.max())) & ~other.graph.train_mask
+    assert gc.estimate(calibrate, other, torch.ones(2000, dtype=torch.bool)).outside == beyond.double().mean()
+    facts = calibrate.sets.facts.clone()
+    try:
+        calibrate.sets.facts[:, 0] = degree.max() + 1
+        assert gc.estimate(calibrate, other, other.graph.test_mask).outside == 1
+    finally:
+        calibrate.sets.facts.copy_(facts)
+
+
+def test_labelled_nodes_are_never_outside(one_sided):
+    out, calibrate, _, largest = one_sided
+    window = out.graph.train_mask & largest
+    assert window.any()
+    assert gc.estimate(calibrate, out, window).outside == 0
+
+
 def test_watch_prints_the_estimate(fitted):
     out, calibrate = fitted
     reference = gc.metrics.reference_summary(calibrate(out), graph=out.graph)

@@ -11,6 +11,10 @@ confidence of the model, calibrated confidence) the labelled nodes are cut into 
 Prior shift.  Where the user says that the shares of classes have moved, and nothing else, EM (`priors`) estimates the new ones
 from the window for the calibration and for each refit, and probabilities move with them.
 
+No interval.  A node lies outside if its community (resolution 1) holds no labelled node of the calibration, or if its degree
+is beyond theirs; on another graph than that of the fit only degrees are compared. Nothing rehearses such nodes: where they are
+more than half of the window, the estimate has no interval.
+
 A change that leaves logits and edges as they were cannot be seen.
 """
 
@@ -25,6 +29,7 @@ import torch
 from scipy.special import ndtri
 
 from graphcal.checks import check_mask
+from graphcal.communities import RESOLUTIONS
 from graphcal.core import Calibration, Outputs
 from graphcal.decisions.bounds import Array
 from graphcal.decisions.counts import EventModel, Moments, event_class, set_matrix
@@ -35,6 +40,8 @@ from graphcal.residuals import SMALLEST, evenly, node_facts
 from graphcal.text import plural, summary_html, summary_text
 
 FACTS = ("degree", "agreement", "confidence of the model", "confidence")
+COARSEST = RESOLUTIONS.index(1.0)  # communities of the first hierarchy
+MOST_OUTSIDE = 0.5  # of a window, for an interval
 FEWEST = 50  # labelled nodes predicted as a class, to rehearse with them alone
 UNSEEN = (
     "A change of the labels that leaves logits and edges as they were. Only random labels of the window show it: "
@@ -55,6 +62,7 @@ class WindowAccuracy:
     widening: float  # of each end of the interval by the shift
     nodes: int
     labelled: int  # of them with a label, which are counted exactly
+    outside: float  # share of the window that lies where nothing was labelled
     certainty: float
     positive: str | None = None  # name of the class of the three estimates that follow
     positives: Interval | None = None  # number of members
@@ -63,8 +71,15 @@ class WindowAccuracy:
     prior: tuple[float, ...] | None = None  # shares of the classes by EM
 
     @property
+    def carries(self) -> bool:
+        """True if the labelled nodes carry an interval; if not, every interval has the widest ends there are."""
+        return self.outside <= MOST_OUTSIDE
+
+    @property
     def same_labels(self) -> int:
-        """Random labels of the window that would give an interval of the same width."""
+        """Random labels of the window that would give an interval of the same width; 0 without an interval."""
+        if not self.carries:
+            return 0
         half, z = (self.accuracy.high - self.accuracy.low) / 2, float(ndtri((1 + self.certainty) / 2))
         share = min(max(self.accuracy.value, 0.02), 0.98)
         return min(self.nodes, math.ceil(share * (1 - share) * (z / max(half, 1e-9)) ** 2))
@@ -73,6 +88,11 @@ class WindowAccuracy:
     def sentence(self) -> str:
         """The estimate in one sentence."""
         a = self.accuracy
+        if not self.carries:
+            return (
+                f"Estimated accuracy {100 * a.value:.1f} %, without an interval: {100 * self.outside:.0f} % of the window lies "
+                "where nothing was labelled. Label some of it at random."
+            )
         text = f"Estimated accuracy {100 * a.value:.1f} % ({100 * a.low:.0f} to {100 * a.high:.0f} %)"
         if self.widening >= 0.005:
             points = plural(round(100 * self.widening), "point")
@@ -94,12 +114,16 @@ class WindowAccuracy:
         rows = [("Accuracy", self.sentence), ("Variance", parts)]
         if self.positives is not None:
             p = self.positives
-            rows.append((str(self.positive), f"{p.value:,.0f} nodes ({p.low:,.0f} to {p.high:,.0f})"))
+            ends = f" ({p.low:,.0f} to {p.high:,.0f})" if self.carries else ""
+            rows.append((str(self.positive), f"{p.value:,.0f} nodes{ends}"))
         for name, share in (("Precision", self.precision), ("Recall", self.recall)):
             if share is not None:
-                rows.append((name, f"{share.text()} of {self.positive}"))
-        same = f"{plural(self.same_labels, 'random label')} of the {plural(self.nodes, 'node')} would tell it as precisely."
-        return [*rows, ("Labels", same), ("Not seen", self.unseen)]
+                text = share.text() if self.carries else f"{100 * share.value:.0f} %"
+                rows.append((name, f"{text} of {self.positive}"))
+        if self.carries:
+            same = f"{plural(self.same_labels, 'random label')} of the {plural(self.nodes, 'node')} would tell it as precisely."
+            rows.append(("Labels", same))
+        return [*rows, ("Not seen", self.unseen)]
 
     def __str__(self) -> str:
         return summary_text(self.summary)
@@ -124,7 +148,8 @@ def estimate(
 
     The labelled nodes of the calibration are a random draw of the nodes of their time. The interval covers the accuracy in that
     share of windows that differ from them in nothing, or in where they lie; it is widened for windows that differ in degree,
-    agreement of neighbours or confidence. Labelled nodes in the window count as they are.
+    agreement of neighbours or confidence. If more than half of the window lies in communities or at degrees where nothing was
+    labelled, there is no interval: its ends are 0 and 1. Labelled nodes in the window count as they are.
 
     Parameters
     ----------
@@ -145,7 +170,8 @@ def estimate(
     Returns
     -------
     WindowAccuracy
-        Accuracy with its interval, the four parts of the variance, and the fact in which the window differs.
+        Accuracy with its interval, the four parts of the variance, the fact in which the window differs, and the share of it that
+        lies where nothing was labelled.
 
     Examples
     --------
@@ -176,10 +202,23 @@ def estimate(
         widening=widening,
         nodes=int(n),
         labelled=int(errors.labelled[0]),
+        outside=float(view.outside(inside).sum()) / n,
         certainty=certainty,
         prior=None if view.prior is None else tuple(view.prior.tolist()),
     )
-    return result if positive is None else replace(result, **_of_class(view, out, inside, positive, certainty))
+    if positive is not None:
+        result = replace(result, **_of_class(view, out, inside, positive, certainty))
+    return result if result.carries else _without_intervals(result)
+
+
+def _without_intervals(result: WindowAccuracy) -> WindowAccuracy:
+    """The same estimates with the widest ends there are."""
+    widest = {
+        name: replace(one, low=0.0, high=float(result.nodes) if name == "positives" else 1.0)
+        for name in ("accuracy", "positives", "precision", "recall")
+        if (one := getattr(result, name)) is not None
+    }
+    return replace(result, widening=0.0, **widest)
 
 
 def _of_class(view: _View, out: Outputs, inside: Array, positive: int | str, certainty: float) -> dict[str, Any]:
@@ -283,6 +322,16 @@ class _View:
                 model = replace(model, prob=p[:, 0], refits=p[:, 1:])
             self.models[event] = model
         return self.models[event]
+
+    def outside(self, nodes: Array) -> Array:
+        """Unlabelled ones of ``nodes`` (N,) whose community holds no labelled node, or whose degree is beyond theirs."""
+        model, sets = self.model("error"), self.calibration.sets
+        degree, labelled = self.facts[:, 0], sets.facts[:, 0].double().numpy()
+        beyond = (degree < labelled.min()) | (degree > labelled.max())
+        if self.out.graph.get("edge_index") is not None and (model.at[COARSEST] >= 0).all():  # the graph of the fit
+            part = model.groups[COARSEST]
+            beyond |= ~np.isin(part, part[sets.nodes.numpy()])
+        return np.asarray(nodes & ~model.observed & beyond)
 
     def count(self, event: str | int, nodes: Array, of_prediction: int | None = None) -> tuple[Moments, float, int]:
         """Moments of the count in ``nodes`` (N,), the variance of the share by the shift, and the number of its fact.

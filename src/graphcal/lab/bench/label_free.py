@@ -3,12 +3,17 @@
     python -m graphcal.lab.bench.label_free --out DIR --write results      # resumable: a file per graph in DIR
 
 A GCN is trained on 20 labels per class. 500 labels (at most two fifths of their part of the graph) are drawn at random from the
-other nodes, or from one part of them, and the accuracy of nodes elsewhere is estimated:
+other nodes, and the accuracy of windows of the rest is estimated:
 
-    no shift    labels from all nodes, windows of random nodes
-    regions     labels from one half of the communities, windows of communities of the other half
-    degree      labels from the lower or the upper half of the degrees, windows from the other half and from its far end
-    prior       labels from all nodes, windows in which classes are thinned at random
+    no shift    random nodes
+    region      four disjoint unions of communities
+    degree      the lowest quarter, lower half, upper half and highest quarter by degree
+    prior       classes are thinned at random
+
+Two harder rows have labels from one part of the graph only:
+
+    unlabelled regions    labels from one half of the communities, windows of communities of the other half
+    unlabelled degrees    labels from the lower or the upper half of the degrees, windows from the other half and its far end
 
 Others: mean confidence after temperature scaling (TS), the same after isotonic regression on the labels (CBPE), the share of
 nodes above the confidence that as large a share of labelled nodes exceeds as are right (ATC), and accuracy of the labelled nodes
@@ -34,7 +39,7 @@ from numpy.typing import NDArray
 
 from graphcal.communities import communities
 from graphcal.core import Outputs
-from graphcal.decisions.estimates import estimate
+from graphcal.decisions.estimates import MOST_OUTSIDE, estimate
 from graphcal.files import write_atomically
 from graphcal.graphs import structure
 from graphcal.methods import GraphScaling, TemperatureScaling
@@ -45,13 +50,14 @@ GRAPHS = (
     "cora", "citeseer", "cora_ml", "chameleon", "squirrel", "chameleon-filtered", "squirrel-filtered", "facebook_pages", "pubmed",
     "photo", "blogcatalog", "tolokers", "computers", "cs", "physics",
 )  # fmt: skip
-SHIFTS = ("no shift", "regions", "degree", "prior")
+PLAIN, HARD = ("no shift", "region", "degree"), ("unlabelled regions", "unlabelled degrees")
+GATES = {"no shift": 0.9, "region": 0.9, "degree": 0.8}  # coverage that was asked for before the run
 MODES = ("keep", "free")  # keep: the accuracy of the model's own predictions, as for the others
 OTHERS = ("ts", "cbpe", "atc", "doc")
-LABELS, NODES, EPOCHS, CERTAINTY, OTHER_SEED = 500, 500, 200, 0.9, 1000
+LABELS, NODES, MOST, FEWEST, EPOCHS, CERTAINTY, OTHER_SEED = 500, 500, 2000, 50, 200, 0.9, 1000
 FIELDS = (
     "graph", "predictions", "shift", "window", "nodes", "accuracy", "estimate", "low", "high", "without_shift_low",
-    "without_shift_high", "accuracy_model", *OTHERS,
+    "without_shift_high", "outside", "accuracy_model", *OTHERS,
 )  # fmt: skip
 
 
@@ -70,8 +76,10 @@ def label_free(conf: Array, right: Array, labelled: Array, window: Array) -> dic
     }
 
 
-def cases(out: Outputs, pool: Array, y: Array, rng: np.random.Generator) -> Iterator[tuple[str, Array, list[Array]]]:
-    """Shift, labelled nodes and windows, as node numbers."""
+def cases(
+    out: Outputs, pool: Array, y: Array, rng: np.random.Generator
+) -> Iterator[tuple[Array, dict[str, list[Array]]]]:
+    """Labelled nodes, and windows for each shift, as node numbers."""
     nodes = rng.permutation(np.flatnonzero(pool))
 
     def drawn(part: Array) -> Array:
@@ -80,18 +88,28 @@ def cases(out: Outputs, pool: Array, y: Array, rng: np.random.Generator) -> Iter
     labelled = drawn(nodes)
     rest = np.setdiff1d(nodes, labelled)
     size = min(NODES, len(rest) // 2)
-    yield "no shift", labelled, [rng.choice(rest, size, replace=False) for _ in range(4)]
+    like = [rng.choice(rest, size, replace=False) for _ in range(4)]
     thinned = []
     for _ in range(4):
         keep = rng.uniform(0.1, 1, int(y.max()) + 1)
         thinned.append(rng.permutation(rest[rng.random(len(rest)) < keep[y[rest]]])[:size])
-    yield "prior", labelled, thinned
     facts = structure(out.graph)
     part = communities(facts.edge_index.cpu(), out.num_nodes, (1.0,), seed=OTHER_SEED)[0]
     order = rng.permutation(np.unique(part[nodes]))
     covered = np.cumsum([(part[nodes] == c).sum() for c in order])
     first = np.isin(part, order[covered <= max(len(nodes) // 2, covered[0])])
     degree = facts.degree.cpu().numpy() + rng.random(out.num_nodes)  # ties at random
+    mixed = rest[np.argsort(rng.spawn(1)[0].random(len(rest)))]
+    regions, degrees = unions(part[mixed], order), quarters(degree[mixed])
+    yield (
+        labelled,
+        {
+            "no shift": like,
+            "prior": thinned,
+            "region": [mixed[window][:MOST] for window in regions if window.sum() >= FEWEST],
+            "degree": [mixed[window][:MOST] for window in degrees],
+        },
+    )
     low = degree <= np.median(degree[nodes])
     for half in (first, ~first):
         here, there = nodes[half[nodes]], nodes[~half[nodes]]
@@ -99,12 +117,30 @@ def cases(out: Outputs, pool: Array, y: Array, rng: np.random.Generator) -> Iter
             continue
         sides = rng.random(len(order)) < 0.5
         windows = [there[np.isin(part[there], order[side])] for side in (sides, ~sides)]
-        yield "regions", drawn(here), [window[: 4 * NODES] for window in windows if len(window) >= 50]
+        yield drawn(here), {"unlabelled regions": [window[:MOST] for window in windows if len(window) >= FEWEST]}
     for half in (low, ~low):
         here, there = nodes[half[nodes]], nodes[~half[nodes]]
         far = there[np.argsort(degree[there])]
         far = far[len(far) // 2 :] if half is low else far[: len(far) // 2]
-        yield "degree", drawn(here), [there[:NODES], rng.permutation(far)[:NODES]]
+        yield drawn(here), {"unlabelled degrees": [there[:NODES], rng.permutation(far)[:NODES]]}
+
+
+def unions(part: Array, order: Array) -> list[Array]:
+    """Four disjoint masks (n,) of whole communities: each in turn joins the smallest.
+
+    >>> [mask.astype(int).tolist() for mask in unions(np.array([5, 6, 7, 8, 8, 9]), np.array([8, 5, 6, 7, 9]))]
+    [[0, 0, 0, 1, 1, 0], [1, 0, 0, 0, 0, 1], [0, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0]]
+    """
+    masks = [np.zeros(len(part), bool) for _ in range(4)]
+    for community in order:
+        masks[int(np.argmin([mask.sum() for mask in masks]))] |= part == community
+    return masks
+
+
+def quarters(degree: Array) -> list[Array]:
+    """Masks (n,) of the lowest quarter, lower half, upper half and highest quarter."""
+    lower, middle, upper = np.quantile(degree, [0.25, 0.5, 0.75])
+    return [degree <= lower, degree <= middle, degree > middle, degree > upper]
 
 
 def rows_of(graph: str, split: int, mode: str) -> Iterator[dict[str, Any]]:
@@ -115,7 +151,7 @@ def rows_of(graph: str, split: int, mode: str) -> Iterator[dict[str, Any]]:
     data = gc.lab.load(graph, "per-class", split=split)
     out = gc.lab.train(data, "gcn", Training(epochs=EPOCHS, patience=50), seeds=[split])[0].outputs
     y, rng = data.y.numpy(), np.random.default_rng(split)
-    for shift, labelled, windows in cases(out, (data.val_mask | data.test_mask).numpy(), y, rng):
+    for labelled, windows in cases(out, (data.val_mask | data.test_mask).numpy(), y, rng):
         seen = copy(out.graph)
         on = torch.zeros(len(y), dtype=torch.bool)
         on[labelled] = True
@@ -125,7 +161,7 @@ def rows_of(graph: str, split: int, mode: str) -> Iterator[dict[str, Any]]:
         with torch.no_grad():
             conf, pred = TemperatureScaling().fit(view, on=on)(view).double().exp().max(1)
             right = (calibration(view).argmax(1) == data.y).numpy()
-        for number, window in enumerate(windows):
+        for shift, number, window in ((s, k, w) for s, some in windows.items() for k, w in enumerate(some)):
             one = estimate(calibration, view, torch.from_numpy(window), CERTAINTY)
             plain = one.accuracy.low + one.widening, one.accuracy.high - one.widening
             yield {
@@ -133,6 +169,7 @@ def rows_of(graph: str, split: int, mode: str) -> Iterator[dict[str, Any]]:
                 "accuracy": right[window].mean(),
                 "estimate": one.accuracy.value, "low": one.accuracy.low, "high": one.accuracy.high,
                 "without_shift_low": plain[0], "without_shift_high": plain[1],
+                "outside": one.outside,
                 "accuracy_model": (pred.numpy() == y)[window].mean(),
                 **label_free(conf.numpy(), pred.numpy() == y, labelled, window),
             }  # fmt: skip
@@ -172,56 +209,89 @@ def read(out: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def cells(rows: list[dict[str, Any]]) -> list[str]:
-    """Windows, mean errors in points, and coverage with half-width, of some rows."""
-    errors = [fmean(abs(row["estimate"] - row["accuracy"]) for row in rows)]
-    errors += [fmean(abs(row[name] - row["accuracy_model"]) for row in rows) for name in OTHERS]
+def mean_errors(rows: list[dict[str, Any]]) -> list[float]:
+    """Mean absolute error of graphcal and of the others, each about its predictions."""
+    others = [fmean(abs(row[name] - row["accuracy_model"]) for row in rows) for name in OTHERS]
+    return [fmean(abs(row["estimate"] - row["accuracy"]) for row in rows), *others]
+
+
+def with_interval(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if row["outside"] <= MOST_OUTSIDE]
+
+
+def coverage(rows: list[dict[str, Any]], low: str = "low", high: str = "high") -> float:
+    return fmean(row[low] - 1e-9 <= row["accuracy"] <= row[high] + 1e-9 for row in rows)
+
+
+def cells(rows: list[dict[str, Any]]) -> str:
+    """Windows, mean errors in points, windows without an interval, coverage and half-width of the others."""
+    some = with_interval(rows)
 
     def band(low: str, high: str) -> str:
-        covered = fmean(row[low] - 1e-9 <= row["accuracy"] <= row[high] + 1e-9 for row in rows)
-        return f"{100 * covered:.0f} % / {50 * fmean(row[high] - row[low] for row in rows):.1f}"
+        if not some:
+            return ""
+        return f"{100 * coverage(some, low, high):.0f} % / {50 * fmean(row[high] - row[low] for row in some):.1f}"
 
-    return [
-        str(len(rows)),
-        f"**{100 * errors[0]:.1f}**",
-        *(f"{100 * error:.1f}" for error in errors[1:]),
-        band("without_shift_low", "without_shift_high"),
-        f"**{band('low', 'high')}**",
-    ]
+    first, *others = (f"{100 * error:.1f}" for error in mean_errors(rows))
+    bands = band("without_shift_low", "without_shift_high"), band("low", "high")
+    refused = str(len(rows) - len(some))
+    return " | ".join([str(len(rows)), first, *others, refused, *bands])
+
+
+def gates(rows: list[dict[str, Any]]) -> str:
+    """One sentence per gate: met or missed."""
+    lines = []
+    for shift, least in GATES.items():
+        share = coverage(with_interval([row for row in rows if row["shift"] == shift]))
+        verdict = "met" if share >= least else "missed"
+        lines.append(f"- Coverage, {shift}, at least {100 * least:.0f} %: {verdict}, {100 * share:.1f} %.")
+    first, *others = mean_errors([row for row in rows if row["shift"] in PLAIN])
+    verdict = "met" if first < min(others) else "missed"
+    return "\n".join(
+        [
+            *lines,
+            f"- Mean error below all others: {verdict}, {100 * first:.2f} points against {100 * min(others):.2f} of the best.",
+        ]
+    )
 
 
 def page(rows: list[dict[str, Any]]) -> str:
     """The records as Markdown."""
-    title = "| {} | windows | graphcal | TS | CBPE | ATC | DoC | without shift term | interval |\n|---|" + "---|" * 8
-    graphs = list(dict.fromkeys(row["graph"] for row in rows))
-    parts = [HEAD.format(windows=len(rows), graphs=len(graphs))]
+    title = (
+        "| windows | number | graphcal | TS | CBPE | ATC | DoC | no interval | without shift term | interval |\n|---|"
+        + "---|" * 9
+    )
+    parts = [HEAD.format(windows=len(rows), graphs=len({row["graph"] for row in rows}))]
     for mode, name in zip(MODES, ("Predictions of the model", "Predictions that calibration may change")):
         some = [row for row in rows if row["predictions"] == mode]
         if not some:
             continue
-        three = [row for row in some if row["shift"] != "prior"]
-        parts += [f"## {name}\n", title.format("shift")]
-        for shift in SHIFTS:
-            parts.append(f"| {shift} | " + " | ".join(cells([row for row in some if row["shift"] == shift])) + " |")
-        parts.append("| no shift, regions, degree | " + " | ".join(cells(three)) + " |")
-        parts += ["\nBy graph, without prior:\n", title.format("graph")]
-        for graph in dict.fromkeys(row["graph"] for row in some):
-            parts.append(f"| {graph} | " + " | ".join(cells([row for row in three if row["graph"] == graph])) + " |")
-        parts.append("")
-    return "\n".join(parts) + "\n"
+        by_shift = {shift: [row for row in some if row["shift"] == shift] for shift in (*PLAIN, "prior", *HARD)}
+        lines = {shift: f"| {shift} | {cells(of_shift)} |" for shift, of_shift in by_shift.items()}
+        together = f"| {', '.join(PLAIN)} | {cells([row for row in some if row['shift'] in PLAIN])} |"
+        parts += [f"## {name}\n", title, *(lines[shift] for shift in PLAIN), together, lines["prior"], "", gates(some)]
+        parts += ["\nLabels from one part of the graph only:\n", title, *(lines[shift] for shift in HARD), ""]
+    return "\n".join(parts).rstrip() + "\n"
 
 
 HEAD = """# Accuracy without labels: mean error and coverage of 90 % intervals
 
-Remake: `python -m graphcal.lab.bench.label_free --out DIR --write results` (resumable).
+Remake: `python -m graphcal.lab.bench.label_free --out DIR --write results` (resumable). Every window is in `label-free.csv`.
 
 `graphcal.estimate` against mean confidence after temperature scaling (TS), CBPE (isotonic regression), ATC and DoC: mean absolute
-error of the accuracy of a window, in points; then the share of 90 % intervals that hold the accuracy, and their mean half-width
-in points, without and with the term for windows that differ. {windows} windows of {graphs} graphs, GCN, at most 500 labels.
-Labels are a random draw of all nodes (no shift, prior), or of one half of the communities or of the degrees, while windows lie
-in the other half. In `prior`, windows are thinned by class; nobody told the estimates. "Predictions of the model": all estimates
-are about the model's own predictions. "Predictions that calibration may change": `graphcal` is about the changed ones, the others
-are about the model's. The rule was set before, on other runs; nothing was chosen here. Windows of one graph share a model.
+error of the accuracy of a window, in points; number of windows to which `estimate` gives no interval, because more than half of
+their nodes lie in communities or at degrees where nothing was labelled; of the other windows, the share of 90 % intervals that
+hold the accuracy, and their mean half-width in points, without and with the term for windows that differ. {windows} windows of
+{graphs} graphs, GCN, at most 500 labels.
+
+Labels are a random draw of all nodes. Windows are random nodes (no shift), unions of communities (region), quarters and halves by
+degree (degree), or random nodes thinned by class, which nobody told the estimates (prior). In the last two rows labels come from
+one half of the communities or of the degrees, and windows lie in the other half.
+
+"Predictions of the model": all estimates are about the model's predictions. "Predictions that calibration may change": `graphcal`
+is about the changed ones, the others are about the model's. The rule of the estimate and its interval was developed on ten of
+these graphs; nothing was changed after these runs. The rule that refuses intervals was made after a first run of the last two
+rows. Windows of one graph share a model.
 """
 
 
