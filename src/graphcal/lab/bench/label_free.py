@@ -25,7 +25,7 @@ from __future__ import annotations
 import argparse
 import csv
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import product
@@ -52,7 +52,10 @@ GRAPHS = (
 )  # fmt: skip
 PLAIN, HARD = ("no shift", "region", "degree"), ("unlabelled regions", "unlabelled degrees")
 GATES = {"no shift": 0.9, "region": 0.9, "degree": 0.8}  # coverage that was asked for before the run
-MODES = ("keep", "free")  # keep: the accuracy of the model's own predictions, as for the others
+MODES = {
+    "keep": "## Predictions of the model\n\nAll estimates are about the model's predictions.\n",
+    "free": "## Predictions that calibration may change\n\n`graphcal` is about these, the others are about the model's.\n",
+}
 OTHERS = ("ts", "cbpe", "atc", "doc")
 LABELS, NODES, MOST, FEWEST, EPOCHS, CERTAINTY, OTHER_SEED = 500, 500, 2000, 50, 200, 0.9, 1000
 FIELDS = (
@@ -175,10 +178,10 @@ def rows_of(graph: str, split: int, mode: str) -> Iterator[dict[str, Any]]:
             }  # fmt: skip
 
 
-def run(out: Path, graphs: tuple[str, ...], splits: int) -> None:
+def run(out: Path, graphs: Sequence[str], modes: Sequence[str], splits: int) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for split in range(splits):
-        for graph, mode in product(graphs, MODES):
+        for graph, mode in product(graphs, modes):
             path = out / f"{graph}-{split}-{mode}.csv"
             if path.exists():
                 continue
@@ -246,13 +249,21 @@ def gates(rows: list[dict[str, Any]]) -> str:
         verdict = "met" if share >= least else "missed"
         lines.append(f"- Coverage, {shift}, at least {100 * least:.0f} %: {verdict}, {100 * share:.1f} %.")
     first, *others = mean_errors([row for row in rows if row["shift"] in PLAIN])
-    verdict = "met" if first < min(others) else "missed"
-    return "\n".join(
-        [
-            *lines,
-            f"- Mean error below all others: {verdict}, {100 * first:.2f} points against {100 * min(others):.2f} of the best.",
-        ]
+    verdict, best = "met" if first < min(others) else "missed", min(others)
+    lines.append(
+        f"- Mean error below all others: {verdict}, {100 * first:.2f} points against {100 * best:.2f} of the best."
     )
+    return "\n".join(lines)
+
+
+def weakest(rows: list[dict[str, Any]]) -> str:
+    """The graph with the lowest coverage over the windows of the gates."""
+    some = with_interval([row for row in rows if row["shift"] in PLAIN])
+    share = {
+        graph: coverage([row for row in some if row["graph"] == graph]) for graph in {row["graph"] for row in some}
+    }
+    graph = min(sorted(share), key=lambda name: share[name])
+    return f"Lowest coverage of a graph: {100 * share[graph]:.0f} % ({graph})."
 
 
 def page(rows: list[dict[str, Any]]) -> str:
@@ -262,14 +273,24 @@ def page(rows: list[dict[str, Any]]) -> str:
         + "---|" * 9
     )
     parts = [HEAD.format(windows=len(rows), graphs=len({row["graph"] for row in rows}))]
-    for mode, name in zip(MODES, ("Predictions of the model", "Predictions that calibration may change")):
+    for mode, heading in MODES.items():
         some = [row for row in rows if row["predictions"] == mode]
         if not some:
             continue
         by_shift = {shift: [row for row in some if row["shift"] == shift] for shift in (*PLAIN, "prior", *HARD)}
         lines = {shift: f"| {shift} | {cells(of_shift)} |" for shift, of_shift in by_shift.items()}
         together = f"| {', '.join(PLAIN)} | {cells([row for row in some if row['shift'] in PLAIN])} |"
-        parts += [f"## {name}\n", title, *(lines[shift] for shift in PLAIN), together, lines["prior"], "", gates(some)]
+        parts += [
+            heading,
+            title,
+            *(lines[shift] for shift in PLAIN),
+            together,
+            lines["prior"],
+            "",
+            gates(some),
+            "",
+            weakest(some),
+        ]
         parts += ["\nLabels from one part of the graph only:\n", title, *(lines[shift] for shift in HARD), ""]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -288,10 +309,11 @@ Labels are a random draw of all nodes. Windows are random nodes (no shift), unio
 degree (degree), or random nodes thinned by class, which nobody told the estimates (prior). In the last two rows labels come from
 one half of the communities or of the degrees, and windows lie in the other half.
 
-"Predictions of the model": all estimates are about the model's predictions. "Predictions that calibration may change": `graphcal`
-is about the changed ones, the others are about the model's. The rule of the estimate and its interval was developed on ten of
-these graphs; nothing was changed after these runs. The rule that refuses intervals was made after a first run of the last two
-rows. Windows of one graph share a model.
+What was decided when. The rule of the estimate and its interval was developed on ten of these graphs, before. In a first run
+regions and degrees were those of the last two rows only: 97 %, 82 % and 75 % of the intervals held (no shift, regions, degrees),
+and the mean error was 4.65 points against 4.31 of CBPE, so three of the four gates below were missed. The gates come from a study
+with random labels (it also cut by agreement of neighbours, which is not done here). So windows with random labels were added, and
+intervals are refused where nothing was labelled. Nothing was changed after that. Windows of one graph share a model.
 """
 
 
@@ -299,10 +321,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("label-free"), help="folder for records")
     parser.add_argument("--graphs", default=",".join(GRAPHS))
+    parser.add_argument("--predictions", choices=MODES, action="append", help="free unless given; repeat it for both")
     parser.add_argument("--splits", type=int, default=1)
     parser.add_argument("--write", type=Path, help="folder for label-free.md and label-free.csv")
     options = parser.parse_args()
-    run(options.out, tuple(options.graphs.split(",")), options.splits)
+    run(options.out, options.graphs.split(","), options.predictions or ["free"], options.splits)
     rows = read(options.out)
     if options.write:
         write_atomically(options.write / "label-free.md", page(rows))
