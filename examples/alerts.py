@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-import graphcal as gc
+import graphcal
 
 
 def write(folder: Path, seed: int = 0) -> np.ndarray:
     """Write scores.parquet and edges.parquet; return the truth of the rows."""
-    data = gc.lab.load("tolokers")
+    data = graphcal.lab.load("tolokers")
     x, y = StandardScaler().fit_transform(data.x.numpy()), data.y.numpy()
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(y))

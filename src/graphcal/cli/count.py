@@ -54,9 +54,9 @@ def count(
     Writes counts.parquet (a row per group), members.parquet (the group of each row), calibrator.safetensors, report.html and
     results.json. Intervals allow for rows of a group that err together.
 
-    graphcal count predictions.parquet --edges edges.parquet --by community --class fraud
-    graphcal count predictions.parquet --edges edges.parquet --by prediction
-    graphcal count predictions.parquet --by shop --groups month
+    graphcal count scores.csv --edges edges.csv --by community --class fraud
+    graphcal count scores.csv --edges edges.csv --by prediction
+    graphcal count scores.csv --by shop --groups month
     """
     from graphcal.files import check_writable
 

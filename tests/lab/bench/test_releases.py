@@ -17,8 +17,7 @@ from torch_geometric.data import Data
 from graphcal.lab.bench import releases
 from graphcal.lab.bench.engines import Serial
 from graphcal.lab.bench.publication import publish
-from graphcal.lab.bench.release_pages import Windows as Lines
-from graphcal.lab.bench.release_pages import leaderboard
+from graphcal.lab.bench.release_pages import ServedLines, leaderboard
 from graphcal.lab.bench.releases import NextRelease, serve, windows
 from graphcal.lab.bench.session import Session
 from graphcal.lab.datasets import debian
@@ -219,7 +218,7 @@ def test_the_leaderboard_orders_by_nll_on_the_next_release_and_tests_paired_diff
 
 
 def test_values_are_paired_by_backbone_and_split():
-    data = Lines(lines_with({"a": 1.0}))
+    data = ServedLines(lines_with({"a": 1.0}))
     assert data.values("a", "all", "nll")["d", "sage", "3"] == pytest.approx(1.03)
     assert data.mean("a", "all", "nll") == pytest.approx(1.02)
     assert data.mean("a", "new", "nll", 500) is None

@@ -15,9 +15,10 @@ from graphcal.core import Outputs
 from graphcal.lab.bench import _runner as runner
 from graphcal.lab.bench._runner import with_fitting_nodes
 from graphcal.lab.bench.engines import Serial
+from graphcal.lab.bench.expansion import recipe_class
 from graphcal.lab.bench.records import jobs_of
 from graphcal.lab.bench.session import Session, status
-from graphcal.methods import CALIBRATORS, TemperatureScaling
+from graphcal.methods import TemperatureScaling
 
 
 def ran(folder: Path, **changes: Any) -> Session:
@@ -100,7 +101,7 @@ def test_calibrators_and_training_see_no_test_label(tmp_path: Path, monkeypatch:
         seen.append(data)
         return train(data, *args, **kwargs)
 
-    monkeypatch.setattr(runner, "CALIBRATORS", {**CALIBRATORS, "ts": Peeking})
+    monkeypatch.setattr(runner, "recipe_class", lambda _: Peeking)
     monkeypatch.setattr(runner, "train_replicas", watched)
     assert ran(tmp_path, methods=["ts"], runs=1).finished() == 1
     assert len(seen) == 2
@@ -116,7 +117,7 @@ def test_a_failing_cell_is_recorded_and_the_rest_goes_on(tmp_path: Path, monkeyp
             raise ArithmeticError("the temperature is below zero")
 
     with monkeypatch.context() as broken:
-        broken.setattr(runner, "CALIBRATORS", {**CALIBRATORS, "ts": Broken})
+        broken.setattr(runner, "recipe_class", lambda name: Broken if name == "ts" else recipe_class(name))
         session = ran(tmp_path, methods=["ts", "uncal"], runs=2)
         assert session.finished() == 2
         assert set(session.failed().values()) == {"ArithmeticError: the temperature is below zero"}

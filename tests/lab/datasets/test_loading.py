@@ -103,7 +103,8 @@ def test_every_graph_loads_under_every_protocol_that_fits(shared_data: Path, nam
         train, val, test = data.train_mask, data.val_mask, data.test_mask
         assert min(sizes(data)) > 0
         assert not ((train & val) | (train & test) | (val & test)).any()
-        assert set(data.y[train].tolist()) == set(range(data.num_classes)), "every class is in training"
+        if protocol != "natural" or not name.startswith("debian"):  # 1,020 nodes of 60,000 may miss a rare class
+            assert set(data.y[train].tolist()) == set(range(data.num_classes)), "every class is in training"
         if protocol == "gats":
             total = data.x.sum(1)
             assert torch.allclose(total[total > 0], torch.ones(1))

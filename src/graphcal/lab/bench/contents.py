@@ -128,9 +128,9 @@ def _verdict(table: Table, rows: Sequence[Row]) -> list[Block]:
     harmed, tested = [], 0
     for count in dict.fromkeys(row.axis_values.get("fit_labels", 0) for row in table.rows):
         part = [r for r in table.rows if r.axis_values.get("fit_labels", 0) == count]
-        gaps = [(r, e.against["nll"]) for r in part if (e := r.entries.get(main_method)) and "nll" in e.against]
-        tested += len(gaps)
-        for (row, gap), chance in zip(gaps, holm([gap.p for _, gap in gaps])):
+        to_ts = [(r, e.against["nll"]) for r in part if (e := r.entries.get(main_method)) and "nll" in e.against]
+        tested += len(to_ts)
+        for (row, gap), chance in zip(to_ts, holm([gap.p for _, gap in to_ts])):
             if gap.value > 0 and chance <= LEVEL:
                 harmed.append(f"{' '.join(axis_cells(table, row))} ({gap.value:+.4f}, p {chance:.3f})")
     clauses = [

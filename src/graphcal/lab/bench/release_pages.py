@@ -53,7 +53,7 @@ def csv_of(lines: Sequence[Line]) -> str:
     return csv_text(COLUMNS, [[line[c] for c in COLUMNS] for line in lines])
 
 
-class Windows:
+class ServedLines:
     """Lines by method; values of one window are paired by backbone and split."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
@@ -102,7 +102,7 @@ def _nats(value: float | None) -> str:
 
 def leaderboard(lines: Sequence[Line]) -> Grid:
     """Methods by NLL on release t + 1 as saved."""
-    data = Windows(lines)
+    data = ServedLines(lines)
     runs = {m: len(data.values(m, "all", "nll")) for m in data.methods}
     ranked = sorted(data.methods, key=lambda m: (-runs[m], data.mean(m, "all", "nll") or 9.0))  # unfinished ones last
     best = data.values(ranked[0], "all", "nll")
@@ -130,7 +130,7 @@ def leaderboard(lines: Sequence[Line]) -> Grid:
 
 def survival(lines: Sequence[Line]) -> Grid:
     """NLL and ECE of each window as saved, and on new nodes after refits."""
-    data = Windows(lines)
+    data = ServedLines(lines)
     body = []
     for m in data.methods:
         nll = [_nats(data.mean(m, w, "nll")) for w in ("now", "old", "new")]
@@ -156,7 +156,7 @@ def survival(lines: Sequence[Line]) -> Grid:
 
 def promises(lines: Sequence[Line]) -> Grid:
     """Runs that kept the promise of 5 % and 10 % errors, and the share decided."""
-    data = Windows(lines)
+    data = ServedLines(lines)
     body = []
     for m in data.methods:
         row = [m]
@@ -172,7 +172,7 @@ def promises(lines: Sequence[Line]) -> Grid:
 
 def watched(lines: Sequence[Line]) -> Grid:
     """Statuses that `watch` gave each window, over all methods, beside the true change."""
-    data = Windows(lines)
+    data = ServedLines(lines)
     body = []
     for window in ("now", "old", "new", "all"):
         statuses = [s for m in data.methods for s in data.statuses(m, window)]
@@ -207,7 +207,7 @@ def watched(lines: Sequence[Line]) -> Grid:
 
 def counted(lines: Sequence[Line]) -> list[Block]:
     """Counts of errors in communities."""
-    data = Windows(lines)
+    data = ServedLines(lines)
     body = []
     for m in data.methods:
         for window in ("now", "all"):
@@ -226,7 +226,7 @@ def counted(lines: Sequence[Line]) -> list[Block]:
 
 def estimated(lines: Sequence[Line]) -> Grid:
     """Accuracy of each window without labels beside the truth."""
-    data = Windows(lines)
+    data = ServedLines(lines)
     body = []
     for m in data.methods:
         for window in ("now", "old", "new", "all"):
@@ -282,7 +282,7 @@ def figures(lines: Sequence[Line], name: str) -> list[Drawing]:
     drawn = {"survival": _survival_figure, "ageing": _ageing_figure, "new": _new_figure}
     titles = ("Calibration error now and on the next release", "NLL gained by calibration, now and later", "New labels")
     return [
-        Drawing(words, f"{name}-{part}.svg", svg(draw(Windows(lines))))
+        Drawing(words, f"{name}-{part}.svg", svg(draw(ServedLines(lines))))
         for words, (part, draw) in zip(titles, drawn.items())
     ]
 
@@ -292,11 +292,11 @@ def _figure(width: float, height: float) -> tuple[Figure, Any]:
     return figure, figure.subplots()
 
 
-def _ordered(data: Windows) -> list[str]:
+def _ordered(data: ServedLines) -> list[str]:
     return sorted(data.methods, key=lambda m: -(data.mean(m, "all", "nll") or 9.0))
 
 
-def _survival_figure(data: Windows) -> Figure:
+def _survival_figure(data: ServedLines) -> Figure:
     methods = _ordered(data)
     figure, ax = _figure(7, 0.28 * len(methods) + 1.2)
     for window, colour, marker in (("now", "#888888", "o"), ("old", "#1f77b4", "s"), ("new", "#d62728", "D")):
@@ -312,7 +312,7 @@ def _survival_figure(data: Windows) -> Figure:
     return figure
 
 
-def _ageing_figure(data: Windows) -> Figure:
+def _ageing_figure(data: ServedLines) -> Figure:
     figure, ax = _figure(7, 6)
     base = {w: data.mean("none", w, "nll") or 0.0 for w in ("now", "all")}
     for m in data.methods:
@@ -328,7 +328,7 @@ def _ageing_figure(data: Windows) -> Figure:
     return figure
 
 
-def _new_figure(data: Windows) -> Figure:
+def _new_figure(data: ServedLines) -> Figure:
     figure, ax = _figure(7, 4)
     for m in reversed(_ordered(data)):
         y = [data.mean(m, "new", "nll", k) for k in NEW_LABELS]

@@ -71,7 +71,7 @@ def next_release(now: str, following: str) -> NextRelease:
 
 
 @dataclass(frozen=True, eq=False)
-class Windows:
+class ReleaseWindows:
     """Nodes of each window, of the certification and of the new labels, for one split."""
 
     certify: Tensor  # (N_t,)
@@ -82,7 +82,7 @@ class Windows:
     new: Tensor  # (N_{t+1},)
 
 
-def windows(graph: Data, following: NextRelease, seed: int) -> Windows:
+def windows(graph: Data, following: NextRelease, seed: int) -> ReleaseWindows:
     """Draw certification nodes and new labels; every other test node is in a window."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -105,10 +105,10 @@ def windows(graph: Data, following: NextRelease, seed: int) -> Windows:
     new[new_labels] = False
     old = is_old & now[was]
     served.test_mask = old | new
-    return Windows(certify, now, new_labels, served, old, new)
+    return ReleaseWindows(certify, now, new_labels, served, old, new)
 
 
-def serve(study: Study, split: Windows, out: Outputs, bins: int, seed: int) -> list[ServedRow]:
+def serve(study: Study, split: ReleaseWindows, out: Outputs, bins: int, seed: int) -> list[ServedRow]:
     """Rows of one calibrator: ``study`` is its fit on release t, ``out`` the model's outputs on ``split.graph``."""
     ((name, recipe),) = study.recipes.items()
     refit: Any = recipe
@@ -163,7 +163,7 @@ def _row(
     return row
 
 
-def _threshold(log_probs: Tensor, y: Tensor, split: Windows, target: float) -> float | None:
+def _threshold(log_probs: Tensor, y: Tensor, split: ReleaseWindows, target: float) -> float | None:
     """Confidence above which release t has at most ``target`` errors; None where nothing can be promised."""
     try:
         decision = decide(
@@ -185,7 +185,7 @@ def _watched(before: Tensor, after: Tensor, y: Tensor | None) -> ServedRow:
     return {"watch": report.status, "watch_auc": None if comparison is None else comparison.auc}
 
 
-def _watched_with_labels(before: Tensor, log_probs: Tensor, y: Tensor, split: Windows) -> ServedRow:
+def _watched_with_labels(before: Tensor, log_probs: Tensor, y: Tensor, split: ReleaseWindows) -> ServedRow:
     nodes = split.new.clone()
     nodes[split.drawn] = True
     labels = torch.full_like(y, -1)
@@ -193,7 +193,7 @@ def _watched_with_labels(before: Tensor, log_probs: Tensor, y: Tensor, split: Wi
     return {"watch_labelled": _watched(before, log_probs[nodes], labels[nodes])["watch"]}
 
 
-def _refitted(name: str, recipe: Any, split: Windows, out: Outputs, labels: int) -> Tensor:
+def _refitted(name: str, recipe: Any, split: ReleaseWindows, out: Outputs, labels: int) -> Tensor:
     """Log-probabilities (N, C) of a fit on release t + 1."""
     graph = copy.copy(split.graph)
     graph.val_mask = graph.val_mask.clone()

@@ -120,15 +120,15 @@ def measure(
 
 def rows_of(graph: str, backbone: str, splits: int) -> list[dict[str, Any]]:
     """Every split and number of labels of a graph and a backbone."""
-    import graphcal as gc
+    from graphcal.lab import load, train
     from graphcal.lab.training import Training
 
     rows = []
     for split in range(splits):
-        data = gc.lab.load(graph, "per-class", split=split)
+        data = load(graph, "per-class", split=split)
         if split and (data.num_nodes > MANY_NODES or data.num_edges > MANY_EDGES):
             break
-        out = gc.lab.train(data, backbone, Training(epochs=EPOCHS, patience=50), seeds=[split])[0].outputs
+        out = train(data, backbone, Training(epochs=EPOCHS, patience=50), seeds=[split])[0].outputs
         seen, test = replace(out, graph=hide_test_labels(out.graph)), data.test_mask.numpy()
         for labels in LABELS:
             rng = np.random.default_rng([split, labels])

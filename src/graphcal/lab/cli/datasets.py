@@ -36,7 +36,7 @@ def datasets(
 
     graphcal datasets           # names, sizes, where they are
     graphcal datasets cora      # classes, homophily, sizes of every split
-    graphcal datasets debian Packages --descriptions Translation-en --reference debian-bookworm --out debian-trixie.npz
+    graphcal datasets debian Packages --out debian-trixie.npz
     """
     if name == "debian":
         return _build(packages, descriptions, reference, out)
