@@ -261,7 +261,8 @@ def read_table(folder: Path, preset: Preset) -> Table:
         for method in (m for m in preset.methods if m in methods):
             more = {"bins": _bins(drawn[method])} if method in drawn else {}
             records = tuple(_record(line, more, spent.get(method, [{}])[0]) for line in methods[method])
-            gaps = {line["metric"]: _difference(line) for line in against.get(texts, []) if line["method"] == method}
+            compared = (line for line in against.get(texts, []) if line["method"] == method and line["p"])
+            gaps = {line["metric"]: _difference(line) for line in compared}  # older files have marks, and no p
             entries[method] = Entry(records, (), len(records), *printed(preset, axis_values, method), against=gaps)
         entries |= {blank.method: empty(preset, blank) for blank in blanks(preset) if blank.row == axis_values}
         marked = with_marks(preset, entries, _tests(tests.get(texts, []), marked_metrics(preset)))
