@@ -189,6 +189,8 @@ def count_rows(
     study = Study.of([out], {"graph-scaling": GraphScaling(sets=True)}, on=fit)
     calibration, out = study.fitted["graph-scaling"][0].calibration, study.outputs[0]
     calibration.fitted_on["table"] = {"kind": table.kind.name, "digits": None, "classes": list(table.classes)}
+    if by == table.layout.roles.get("label"):
+        raise ValueError(f"--by {by} is the column of the labels, and intervals hold for groups formed without them.")
     values: Any = by if by in ("community", "prediction") else _texts(table.column(by))
     given = {name: _texts(table.column(name)) for name in groups}
     wanted: str | int = event_class(out, event) if event else "error"
@@ -247,5 +249,5 @@ def certified_union(
 
 
 def _texts(column: pa.ChunkedArray) -> Array:
-    """Values of a column as text; empty where they are missing."""
-    return np.array(["" if value is None else str(value) for value in column.to_pylist()], dtype=str)
+    """Values of a column as text."""
+    return np.array(["(missing)" if value in (None, "") else str(value) for value in column.to_pylist()], dtype=str)

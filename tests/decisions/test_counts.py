@@ -287,6 +287,7 @@ def test_groups_are_communities_and_predicted_classes(out):
         ({"nodes": "test_mask"}, "boolean mask"),
         ({"nodes": [[0], 1]}, "boolean mask"),
         ({"nodes": [0], "event": True}, "Classes"),
+        ({"nodes": [0], "groups": {"shop": np.arange(500)}}, "stands in for edges"),
         ({"by": np.array([None] * 500)}, "without gaps"),
         ({"by": np.array(["a", 1] * 250, dtype=object)}, "of one type"),
         ({"by": np.where(np.arange(500) == 1, np.nan, 1.0)}, "1 missing"),

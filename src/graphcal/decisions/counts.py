@@ -288,6 +288,8 @@ def count(
         raise ValueError("Pass nodes= or by=, one of them.")
     refits_of(calibration, out)
     columns = dict(groups or {})
+    if columns and out.graph.get("edge_index") is not None:
+        raise ValueError("groups= stands in for edges, but the graph has edges. Leave one of the two out.")
     if by is None:
         many = isinstance(nodes, Sequence) and not isinstance(nodes, str) and any(np.ndim(one) > 0 for one in nodes)
         matrix, names = set_matrix(nodes if many else [nodes], out.num_nodes), None
