@@ -152,7 +152,7 @@ def answer(folder: Path) -> str:
     sentences = [
         f"SCAR's published ECEs nearly reproduce: {equivalent} of {len(scar)} are equivalent within one point, but "
         f"{above.above} lie above the published value, by {above.mean:.2f} on average.",
-        "On the same network its ECE is below that of temperature scaling (TS) on average, told apart on "
+        "On the same network its ECE is below that of temperature scaling (TS) on average, significantly on "
         f"{' and '.join(lower)} only.",
         "Its NLL and Brier score are worse than those of TS, and it costs "
         f"{min(lost):.1f} to {max(lost):.1f} points of accuracy.",
@@ -175,7 +175,7 @@ SAME_NETWORK = (("table-gcn", "gcn"), ("table-gat", "gat"))
 
 
 def _lower(runs: RunFiles, table: str, graph: str, net: str) -> bool:
-    """Is SCAR's ECE told apart from that of TS on a graph, and lower?"""
+    """Is the ECE of SCAR significantly below that of TS on a graph?"""
     gap = difference(runs, table, "scar-paper", "scar-recipe-ts", "ece", graph, net)
     return gap.p < LEVEL and gap.value < 0
 
