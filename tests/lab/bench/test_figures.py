@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,25 +71,6 @@ def test_groups_of_methods_have_rows_of_panels_of_their_own(session: Session) ->
     entries = session.table().rows[0].entries
     assert drawn == [entries["uncal"].mean("ece"), entries["ts"].mean("ece")]
     assert [label.get_text() for label in below.get_xticklabels()] == ["20", "5e-3"]
-
-
-def test_differences_are_taken_on_the_runs_that_both_have(session: Session) -> None:
-    preset = small(
-        kind="sweep", published=[],
-        figure={"x": "labels_per_class", "metrics": ["nll"], "against": "ts", "bright": ["uncal"], "limits": [-1, 1]},
-    )  # fmt: skip
-    table = Session.of(preset, session.store.folder).table()
-    row = table.rows[0]
-    some = replace(row.entries["uncal"], records=row.entries["uncal"].records[:1])  # of two runs
-    figure = figure_of(replace(table, rows=(replace(row, entries={**row.entries, "uncal": some}), *table.rows[1:])))
-    assert figure is not None
-    mean, graph = figure.axes[0], figure.axes[1]
-    assert mean.get_title(loc="left").startswith("a  mean of")
-    (curve,) = [line for line in graph.lines if line.get_label() == table.preset.title_of("uncal")]
-    ts = row.entries["ts"].values("nll")
-    assert float(curve.get_ydata()[0]) == pytest.approx(some.values("nll")[0] - ts[0])  # not minus the mean of both
-    assert len(ts) > 1
-    assert ts[0] != ts[1]
 
 
 def row(graph: str, **nll: list[float]) -> Row:
