@@ -10,7 +10,7 @@ from graphcal.lab.explanation import Explanation
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FOR, AGAINST, TOTAL = "#0072b2", "#c44d00", "#5b636b"  # told apart by colour-blind readers, and by direction
+FOR, AGAINST, TOTAL = "#0072b2", "#c44d00", "#5b636b"  # safe for colour-blind readers, and by direction
 
 
 def bars(explanation: Explanation) -> list[tuple[str, float, float]]:
