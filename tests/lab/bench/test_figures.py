@@ -100,7 +100,7 @@ def test_dots_are_differences_to_ts_on_shared_runs_and_mark_the_part() -> None:
         if len(line.get_ydata()) and line.get_ydata()[0] == 1 and line.get_linestyle() == "None"
     }
     assert drawn["other graphs"] == pytest.approx([0.5, 1.5, 2.5])
-    assert drawn["new graphs"] == pytest.approx([3.5, 5.75])  # (4.5 + 7) / 2
+    assert drawn["graphs: new"] == pytest.approx([3.5, 5.75])  # (4.5 + 7) / 2
     assert figure_of(Table(preset, tuple(rows[:4]))) is None  # four graphs
 
 
