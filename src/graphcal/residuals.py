@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 STRENGTHS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)  # c
 TAU = (0.8, 0.5, 0.3, 0.2)  # tau^2 of communities, from fine to coarse
 TAU_OF_CLASS, TAU_OF_COLUMN = 0.15, 0.5
-TAU_OF_MEMBERS = (
-    0.6  # tau^2 of predicted classes for members of a class: few labels leave such shares more open than errors
-)
 MOST_NODES = 1000  # labelled ones in C_c
 SMALLEST = 1e-6  # probability of an event and of its opposite
 

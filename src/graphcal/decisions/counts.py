@@ -35,7 +35,7 @@ from graphcal.checks import check_numbers
 from graphcal.communities import RESOLUTIONS
 from graphcal.core import Calibration, Outputs
 from graphcal.graphs import class_name, fingerprint, structure
-from graphcal.residuals import SMALLEST, TAU_OF_MEMBERS, covariances, evenly, node_groups, shared
+from graphcal.residuals import SMALLEST, covariances, evenly, node_groups, shared
 
 Array = NDArray[Any]
 INFLATION = 4 / 3
@@ -165,8 +165,6 @@ class EventModel:
         chances, held = chances.clamp(SMALLEST, 1 - SMALLEST), held.clamp(SMALLEST, 1 - SMALLEST)
         given = [_numbered(column, out.num_nodes, name) for name, column in (columns or {}).items()]
         groups, tau = node_groups(out.graph, out.pred, given)
-        if label is not None:
-            tau[-1] = TAU_OF_MEMBERS
         here = fitted_here(calibration, out, context)
         at = groups[:, sets.nodes] if here else sets.groups[-len(tau) :]
         some, v = evenly(len(held)), held * (1 - held)
