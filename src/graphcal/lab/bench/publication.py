@@ -5,8 +5,8 @@
     graphcal bench pages results                                 # pages and figures anew, from the CSV files alone
 
 A row that stands in the folder goes only for one with at least as many runs. The lines of a row that stays are the same in
-every CSV file; the page is written anew from them, with the marks of NAME-tests.csv or the differences of NAME-against.csv. Tables
-and lists can be put together so: a figure is published whole, and one that would lose a row is refused.
+every CSV file; the page is written anew from them, with the marks of NAME-tests.csv or the differences of NAME-against.csv.
+Tables and lists can be put together so. A figure is published whole, and one that would lose a row is refused.
 """
 
 from __future__ import annotations

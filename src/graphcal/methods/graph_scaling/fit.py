@@ -449,7 +449,9 @@ class GraphScaling:
             raise ValueError(f"inputs=True needs features of shape (N, D), but x is {tuple(x.shape)}.")
         if x is not None and not lengths(x).isfinite().all():
             row = int(lengths(x).isfinite().logical_not().nonzero()[0, 0])
-            raise ValueError(f"inputs=True needs finite features, but the length of row {row} of x is not. Fill missing values first.")
+            raise ValueError(
+                f"inputs=True needs finite features, but the length of row {row} of x is not. Fill missing values first."
+            )
         state: dict[str, Any] = {
             "edges": graph is not None,
             "hidden": None,
