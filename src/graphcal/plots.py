@@ -1,6 +1,6 @@
 """Pictures of calibration, drawn on an axis that is given: `draw_*(what, ax)`. Nothing is shown, saved or set globally.
 
-Colours are Okabe and Ito's blue and vermillion (told apart by colour-blind readers) and each meaning also has a marker, a
+Colours are Okabe and Ito's blue and vermillion (safe for colour-blind readers) and each meaning also has a marker, a
 hatch or a line style, so the pictures survive grey print. Ink follows the axis, so a dark style stays readable:
     with plt.style.context("dark_background"): draw_reliability(rel, ax)
 """

@@ -145,7 +145,7 @@ def _show(report: MonitorReport) -> None:
             "–" if w.slope is None else f"{w.slope.value:.2f}",
         )
     console.print(table)
-    console.print("AUC: how well rows of the fit and of the window are told apart; 0.5: not at all.", style="dim")
+    console.print("AUC: how well a test separates the rows of the fit from the window; 0.5: not at all.", style="dim")
     for w in report.windows:
         if w.drifting:
             console.print(f"* {w.name}: {', '.join(w.drifting)}", style="dim")
