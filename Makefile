@@ -3,8 +3,8 @@ PYTHON ?= python3
 BIN    := .venv/bin
 STAMP  := .venv/.complete
 CPUS   := $(shell nproc 2>/dev/null || echo 2)
-# One thread for each test worker: two workers on two cores must not fight.
-TESTENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+# One thread for each test worker: two workers on two cores must not fight. Bytecode is kept: tests start some fifty processes.
+TESTENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
 .PHONY: help install run test test-slow test-all coverage fuzz kills mutants audit matrix lint format docs speed clean
 help:

@@ -27,10 +27,10 @@ study = graphcal.Study.of([run.outputs for run in runs], recipes, on=data.val_ma
 
 # %%
 measured = study.measure(data.test_mask)
-for name, found in measured.items():
-    print(f"{name:14} accuracy {100 * found.accuracy:.1f} %  NLL {found.nll:.3f}", end="  ")
+for name, scores in measured.items():
+    print(f"{name:14} accuracy {100 * scores.accuracy:.1f} %  NLL {scores.nll:.3f}", end="  ")
     print(
-        f"ECE {100 * found.ece:.1f} %  floor {100 * found.ece_floor:.1f} %  true error {100 * found.ece_debiased:.1f} %"
+        f"ECE {100 * scores.ece:.1f} %  floor {100 * scores.ece_floor:.1f} %  true error {100 * scores.true_error:.1f} %"
     )
 
 # %%

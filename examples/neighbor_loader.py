@@ -70,5 +70,5 @@ for name, calibrated in served.items():
         for batch in loader(data.test_mask, (5, 5)):
             log_probs = calibrated(batch.x, batch.edge_index, n_id=batch.n_id)
             answers[batch.n_id[: batch.batch_size]] = log_probs[: batch.batch_size]
-    found = graphcal.evaluate(answers, data.y, data.test_mask)
-    print(f"{name:14} accuracy {100 * found.accuracy:.1f} %  NLL {found.nll:.3f}  ECE {100 * found.ece:.1f} %")
+    scores = graphcal.evaluate(answers, data.y, data.test_mask)
+    print(f"{name:14} accuracy {100 * scores.accuracy:.1f} %  NLL {scores.nll:.3f}  ECE {100 * scores.ece:.1f} %")

@@ -45,13 +45,13 @@ for precision in (0.9, 0.7):
     print(f"precision {100 * precision:.0f} %: {selected.sentence}\n")
 
 # %% [markdown]
-# **A review queue.** People have time for 400 nodes. The sentence says what they will find, before they look. With honest
-# probabilities the right nodes come first, and the number that is expected is close to the number that is found.
+# **A review queue.** People have time for 400 nodes. The sentence says how many they will find, before they look. With honest
+# probabilities the right nodes come first, and the expected number is close to the number that the queue holds.
 
 # %%
-for name, found in {"uncalibrated": out.logits.log_softmax(-1), "graph-scaling": log_probs}.items():
+for name, predictions in {"uncalibrated": out.logits.log_softmax(-1), "graph-scaling": log_probs}.items():
     queue = graphcal.decisions.review_queue(
-        found, data.y, certify, budget=400, pool=data.test_mask, positive=RARE, random_draw=True
+        predictions, data.y, certify, budget=400, pool=data.test_mask, positive=RARE, random_draw=True
     )
     print(f"{name}: {queue.sentence}")
     print(f"{name}: in fact {int((data.y[queue.nodes] == RARE).sum())}\n")

@@ -55,12 +55,12 @@ calibrations = {
     name: graphcal.CALIBRATORS[name]().fit(out, on=data.val_mask) for name in ("none", "ts", "graph-scaling")
 }
 for name, calibrate in calibrations.items():
-    found = graphcal.evaluate(calibrate(out), data.y, data.test_mask)
-    print(f"{name:14} accuracy {100 * found.accuracy:.1f} %  NLL {found.nll:.3f}", end="  ")
-    print(f"ECE {100 * found.ece:.1f} % (floor {100 * found.ece_floor:.1f} %)")
+    measured = graphcal.evaluate(calibrate(out), data.y, data.test_mask)
+    print(f"{name:14} accuracy {100 * measured.accuracy:.1f} %  NLL {measured.nll:.3f}", end="  ")
+    print(f"ECE {100 * measured.ece:.1f} % (floor {100 * measured.ece_floor:.1f} %)")
 
 # %% [markdown]
-# The same as a picture. Points in the blue band cannot be told from a calibrated model.
+# The same as a picture. Points in the blue band are consistent with a calibrated model.
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(7, 3.2), layout="constrained")
@@ -79,8 +79,7 @@ print(decision.sentence)
 
 # %% [markdown]
 # **Ship.** The saved calibration is a file of a few kilobytes. A `CalibratedModel` has your model's signature.
-# It knows training nodes by their content. One of the 120 has a twin with the same words and neighbours, so it is not told from
-# it and passes for a new node; it and those beside it move a little.
+# The restored file gives the same probabilities as the fit in memory.
 
 # %%
 graphcal.save(calibrate, "calibrator.safetensors")
@@ -88,4 +87,4 @@ served = graphcal.CalibratedModel(model, graphcal.restore("calibrator.safetensor
 with torch.no_grad():
     log_probs = served(data.x, data.edge_index)
 same = torch.isclose(log_probs.exp(), calibrate(out).exp(), atol=1e-5).all(1)
-print(f"the shipped model says the same of {int(same.sum())} of {len(same)} nodes")
+print(f"the shipped model agrees on {int(same.sum())} of {len(same)} nodes")

@@ -73,6 +73,7 @@ def test_log_probabilities_sum_to_one(name, fitted, out):
     assert not log_probs.requires_grad
 
 
+@pytest.mark.slow_cases("ms-200 classes", "auto-200 classes", "graph-scaling-keep-200 classes", "dirichlet-200 classes")
 @pytest.mark.parametrize("case", EXTREMES)
 def test_extreme_logits_stay_finite(name, case):
     out = extreme_outputs(case)

@@ -64,7 +64,7 @@ print(len(ours), heavy)
 """
 
 
-@pytest.mark.slow_cases("check")
+@pytest.mark.slow_cases("check", "score")
 @pytest.mark.parametrize("command", ["check", "decide", "score"])
 def test_commands_on_tables_do_not_import_pyg(command, tmp_path):
     """pandas is not counted: pyarrow imports it, where it is installed, to make NumPy arrays."""

@@ -36,7 +36,7 @@ from graphcal.metrics.references import reference_summary
 from graphcal.metrics.row_comparison import FEWEST, compare_rows
 from graphcal.tables.score_column import KINDS, ScoreColumn, duration, kind_of
 from graphcal.tables.two_classes import CurveChoice, average_precision, choose_curve, cross_fitted, curve_folds
-from graphcal.text import class_title, plural, sentences, summary_html, summary_text
+from graphcal.text import Summarized, class_title, plural, sentences
 
 Array = NDArray[Any]
 SCHEMA = 1  # of results.json
@@ -60,7 +60,7 @@ class LabelEvidence:
 
 
 @dataclass(frozen=True, eq=False)
-class Alerts:
+class Alerts(Summarized):
     """A queue of alerts with its thresholds, what may be closed, and how far the labels carry it.
 
     >>> import numpy as np, graphcal
@@ -193,12 +193,6 @@ class Alerts:
             "windows": [asdict(one) for one in self.windows],
             "notes": list(self.notes),
         }
-
-    def __str__(self) -> str:
-        return summary_text(self.summary)
-
-    def _repr_html_(self) -> str:
-        return summary_html(self.summary)
 
     def table(self) -> pa.Table:
         """The rows with probability, rank and decision."""
@@ -511,7 +505,7 @@ def too_young(
         if delay is not None:
             young |= times > times.max() - (duration(str(delay)) if dates else float(delay))
         if until is not None:
-            last = np.datetime64(str(until)) if dates else float(until)
+            last: Any = np.datetime64(str(until)) if dates else float(until)
             young |= times >= last + np.timedelta64(1, "D") if dates and len(str(until)) == 10 else times > last
     except ValueError as fault:
         kind = (
@@ -573,16 +567,19 @@ def judge_labels(
     frame = ~young if chance is None else ~young & (chance < 1)
     drawn, others = labelled & frame, frame & ~labelled
     if chance is not None:
+        spread = chance * (1 - chance)
         due, come = float(chance[frame].sum()), int(drawn.sum())
-        if abs(come - due) > SURE * np.sqrt(float((chance * (1 - chance))[frame].sum())):
+        if abs(come - due) > SURE * np.sqrt(float(spread[frame].sum())):
             return evidence(
                 False, f": the stated chances would have drawn about {due:,.0f} rows, {come:,} are labelled"
             )
+        off = float(chance[drawn].sum() - (chance**2)[frame].sum())
+        if abs(off) > SURE * np.sqrt(float((chance**2 * spread)[frame].sum())):
+            return evidence(False, ": rows with a higher stated chance are not labelled more often in that measure")
     older = labelled if chance is None else ~young  # with known chances all older rows, whatever their chance
-    stated = score if chance is None else {**score, "stated chance": chance}
-    groups = [(drawn, others, stated, chance), (older, young, score, None)]
+    groups = [(drawn, others, score, chance), (older, young, score, None)]
     if time is not None:
-        groups.insert(0, (drawn, others, {**stated, "time": time}, chance))
+        groups.insert(0, (drawn, others, {**score, "time": time}, chance))
     for first, second, covariates, inclusion in groups:
         if min(first.sum(), second.sum()) < FEWEST:
             continue

@@ -31,7 +31,6 @@ PAGES_WITH_CODE = [p for p in PAGES if BLOCK.search(p.read_text(encoding="utf-8"
     "bench.md",
     "deploy.md",
     "graph-scaling.md",
-    "report.md",
 )
 @pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda p: p.name)
 def test_code_on_the_page_runs(page, tmp_path, monkeypatch):

@@ -402,6 +402,7 @@ def waits(now, done, total):
     if now == sys.argv[1]:
         print(".", end="", flush=True)
         time.sleep(float(sys.argv[2]))
+        sys.argv[2] = "0"  # once
 
 scoring.score(*sys.argv[3:6], *(sys.argv[6:] or [None]), workers=1, progress=waits)
 """

@@ -86,6 +86,7 @@ def test_a_large_file_is_cut_at_row_groups(folder, tmp_path, monkeypatch):
     assert found["nid"].to_pylist() == list(range(len(Z)))
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_threads_and_ray_write_the_same_files(folder, tmp_path):
     pytest.importorskip("ray")

@@ -139,13 +139,13 @@ def _show(report: MonitorReport) -> None:
             f"{w.name} *" if w.drifting else w.name,
             f"{w.nodes:,}",
             f"{100 * w.confidence:.1f} %",
-            "–" if w.comparison is None else f"{w.comparison.auc:.2f}",
+            f"{w.comparison.auc:.2f}",
             f"{w.labels:,}",
             "–" if w.accuracy is None else f"{100 * w.accuracy:.1f} %",
             "–" if w.slope is None else f"{w.slope.value:.2f}",
         )
     console.print(table)
-    console.print("AUC: how well rows of the fit and of the window are told apart; 0.5: not at all.", style="dim")
+    console.print("AUC: how well a test separates the rows of the fit from the window; 0.5: not at all.", style="dim")
     for w in report.windows:
         if w.drifting:
             console.print(f"* {w.name}: {', '.join(w.drifting)}", style="dim")

@@ -83,6 +83,7 @@ def test_a_changed_number_is_named(results: tuple[Path, Path]) -> None:
     assert "2 come out otherwise" in result.output
 
 
+@pytest.mark.slow
 def test_a_record_that_says_more_than_its_nodes_is_named(results: tuple[Path, Path], tmp_path: Path) -> None:
     file, published = results
     store = read_archive(file, tmp_path / "unpacked")

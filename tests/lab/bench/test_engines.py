@@ -99,6 +99,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_ctrl_c_ends_the_workers_and_reaches_the_caller(tmp_path: Path) -> None:
     script, marks = tmp_path / "stopped.py", tmp_path / "marks"

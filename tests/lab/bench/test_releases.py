@@ -142,6 +142,7 @@ def test_shares_decided_and_errors_by_hand():
     assert (row["decided_10"], row["error_10"]) == (0, None)
 
 
+@pytest.mark.slow
 def test_a_session_resumes_and_a_plug_in_joins_the_leaderboard_by_one_command(data, tmp_path):
     preset, folder, results = tmp_path / "small.toml", tmp_path / "bench", tmp_path / "results"
     session = Session.of(str(preset), folder)

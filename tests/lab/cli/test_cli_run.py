@@ -148,9 +148,6 @@ def test_version():
     assert CliRunner().invoke(app, ["--version"]).output.strip() == f"graphcal {package.__version__}"
 
 
-RECORD = sample_results()
-
-
 def width_of(columns: dict[str, list[str]]) -> int:
     lines = zip(*([heading, *cells] for heading, cells in columns.items()))
     return max(sum(map(len, line)) + len(line) - 1 for line in lines)
@@ -158,7 +155,7 @@ def width_of(columns: dict[str, list[str]]) -> int:
 
 @pytest.mark.parametrize("width", [200, 90, 80, 60, 45])
 def test_the_table_fits_and_its_numbers_are_whole(width):
-    columns, whole = columns_of(RECORD, width), columns_of(RECORD, 1000)
+    columns, whole = columns_of(sample_results(), width), columns_of(sample_results(), 1000)
     assert width_of(columns) <= width
     assert {"method", "ECE %", "NLL"} <= set(columns)
     for heading, cells in columns.items():
@@ -167,14 +164,14 @@ def test_the_table_fits_and_its_numbers_are_whole(width):
 
 
 def test_a_spread_is_given_up_before_a_column():
-    whole = columns_of(RECORD, 1000)
-    narrower = columns_of(RECORD, width_of(whole) - 1)
+    whole = columns_of(sample_results(), 1000)
+    narrower = columns_of(sample_results(), width_of(whole) - 1)
     assert set(narrower) == set(whole)
     assert "±" in whole["Brier"][0]
     assert "±" not in narrower["Brier"][0]
 
 
 def test_one_seed_has_no_spread():
-    record = copy.deepcopy(RECORD)
+    record = copy.deepcopy(sample_results())
     record["seeds"] = [0]
     assert not any("±" in cell for cells in columns_of(record, 1000).values() for cell in cells)

@@ -88,7 +88,16 @@ def test_the_embedded_graph_equals_planetoids(shared_data: Path) -> None:
 
 
 @pytest.mark.slow_cases(
-    "debian-bookworm", "cs", "physics", "tolokers", "blogcatalog", "photo", "facebook_pages", "computers", "pubmed"
+    "debian-bookworm",
+    "debian-bullseye",
+    "cs",
+    "physics",
+    "tolokers",
+    "blogcatalog",
+    "photo",
+    "facebook_pages",
+    "computers",
+    "pubmed",
 )
 @pytest.mark.parametrize("name", list(NAMES))
 def test_every_graph_loads_under_every_protocol_that_fits(shared_data: Path, name: str) -> None:

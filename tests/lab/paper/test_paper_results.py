@@ -24,10 +24,13 @@ RETIRED = {
 }  # fmt: skip
 
 
+TITLES = preset_titles()
+
+
 def of_this_preset(path: Path) -> bool:
     """Were the runs made with the axes that the preset has today?"""
     header = path.read_text(encoding="utf-8").partition("\n")[0].split(",")
-    return path.stem in preset_titles() and set(read_preset(path.stem).axes) <= set(header)
+    return path.stem in TITLES and set(read_preset(path.stem).axes) <= set(header)
 
 
 TABLES = sorted(path for path in RESULTS.glob("*.csv") if of_this_preset(path))
@@ -36,7 +39,7 @@ TABLES = sorted(path for path in RESULTS.glob("*.csv") if of_this_preset(path))
 def test_every_preset_of_the_paper_has_its_table() -> None:
     """Presets that are not this folder's have tests of their own."""
     folder = Path(graphcal.lab.paper.__file__).parent / "presets"
-    of_paper = {path.stem for path in folder.glob("*.toml")} & preset_titles().keys()
+    of_paper = {path.stem for path in folder.glob("*.toml")} & TITLES.keys()
     assert len(of_paper) > 15
     assert of_paper <= {path.stem for path in TABLES}
 

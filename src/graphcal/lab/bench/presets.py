@@ -153,8 +153,7 @@ class Preset:
     metric: str = "ece"
     beside: Sequence[str] = ()  # metrics that have a grid of their own below; ``all_ece``: on all unlabelled nodes
     against: str = ""  # the method every other one is compared with in a list
-    main_method: str = ""  # the method that is compared with its ``rivals`` over all graphs of a list
-    rivals: Sequence[str] = ()
+    main_method: str = ""  # the method that is compared with all others over all graphs of a list
     caption: str = ""
     rules: Sequence[Mapping[str, Any]] = ()
     published: Sequence[Mapping[str, Any]] = ()  # {where, values, every}: see `graphcal.lab.bench.presets`
@@ -175,13 +174,13 @@ def preset_titles() -> dict[str, str]:
 
 def read_preset(name: str) -> Preset:
     """The installed preset of that name, or the one in a file of your own whose name ends with ``.toml``."""
-    available = preset_titles()
     if not name.endswith(".toml"):
-        if name not in available:
-            raise ValueError(f"unknown preset {name!r}; {_choices(available)}")
-        return build_preset(name, _merged(_installed()[name]))
+        installed = _installed()
+        if name not in installed or "title" not in _toml(installed[name]):
+            raise ValueError(f"unknown preset {name!r}; {_choices(preset_titles())}")
+        return build_preset(name, _merged(installed[name]))
     path = Path(name)
-    if path.stem in available:
+    if path.stem in preset_titles():
         raise ValueError(f"{path} has the name of an installed preset, and would replace its tables: rename it")
     with file_errors(path, "a sound preset"):
         text = _merged(path)
@@ -221,7 +220,6 @@ def build_preset(name: str, text: Mapping[str, Any]) -> Preset:
         beside=tuple(text.get("beside", ())),
         against=text.get("against", ""),
         main_method=text.get("own", ""),
-        rivals=tuple(text.get("rivals", ())),
         caption=text.get("caption", ""),
         rules=text.get("set", ()),
         published=published,
@@ -234,14 +232,14 @@ def build_preset(name: str, text: Mapping[str, Any]) -> Preset:
 
 KINDS: Mapping[str, tuple[type, str]] = {
     "title": (str, "text"), "source": (str, "text"), "kind": (str, "text"), "metric": (str, "text"), "against": (str, "text"),
-    "own": (str, "text"), "caption": (str, "text"), "rivals": (list, "a list"), "beside": (list, "a list"),
+    "own": (str, "text"), "caption": (str, "text"), "beside": (list, "a list"),
     "axes": (dict, "a table of lists"),
     "base": (dict, "a table"), "define": (dict, "a table of tables"), "set": (list, "tables [[set]]"),
     "published": (list, "tables [[published]]"), "remark": (list, "tables [[remark]]"), "reasons": (dict, "a table"),
     "figure": (dict, "a table"),
 }  # fmt: skip
 FIGURE = (
-    "x", "label", "scale", "linear", "ticks", "range", "metrics", "groups", "against", "bright", "limits", "columns", "names",
+    "x", "label", "scale", "linear", "ticks", "range", "metrics", "groups", "columns", "names",
 )  # fmt: skip
 
 
@@ -314,12 +312,9 @@ def _installed() -> dict[str, Path]:
 
 
 def _choices(available: Mapping[str, str]) -> str:
-    main_method = "a file of your own that ends with .toml"
-    return (
-        f"choose one of {', '.join(available)}, or {main_method}"
-        if available
-        else f"no preset is installed: give {main_method}"
-    )
+    if not available:
+        return "no preset is installed: give a file of your own that ends with .toml"
+    return f"choose one of {', '.join(available)}, or a file of your own that ends with .toml"
 
 
 def _toml(path: Path) -> dict[str, Any]:
@@ -333,11 +328,11 @@ def _toml(path: Path) -> dict[str, Any]:
 
 def _merged(path: Path) -> dict[str, Any]:
     """A file on top of the one it extends."""
-    main_method = _toml(path)
-    if "extends" not in main_method:
-        return main_method
-    whole = _merged(_extended(path, main_method.pop("extends")))
-    for key, value in main_method.items():
+    text = _toml(path)
+    if "extends" not in text:
+        return text
+    whole = _merged(_extended(path, text.pop("extends")))
+    for key, value in text.items():
         if key in ("base", "reasons", "define"):
             whole[key] = {**whole.get(key, {}), **value}
         elif key == "set":
