@@ -34,7 +34,7 @@ log_probs = calibrate(out)
 
 A calibrator of your own is any object with such a `fit`; `examples/your_calibrator.py` has one, and
 `examples/calibrator_plugin` is a package that adds one to the table by the entry point `graphcal.calibrators`. The variants that
-imitate published code, slips included (`ts-cagcn`, `scar-grid`, ...), are added in the same way by `graphcal.lab.paper`;
+imitate published code, slips included (`ts-accumulated`, `scar-grid`, ...), are added in the same way by `graphcal.lab.paper`;
 `graphcal methods` lists them, with where each comes from.
 """
 

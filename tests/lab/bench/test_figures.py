@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,25 +73,6 @@ def test_groups_of_methods_have_rows_of_panels_of_their_own(session: Session) ->
     assert [label.get_text() for label in below.get_xticklabels()] == ["20", "5e-3"]
 
 
-def test_differences_are_taken_on_the_runs_that_both_have(session: Session) -> None:
-    preset = small(
-        kind="sweep", published=[],
-        figure={"x": "labels_per_class", "metrics": ["nll"], "against": "ts", "bright": ["uncal"], "limits": [-1, 1]},
-    )  # fmt: skip
-    table = Session.of(preset, session.store.folder).table()
-    row = table.rows[0]
-    some = replace(row.entries["uncal"], records=row.entries["uncal"].records[:1])  # of two runs
-    figure = figure_of(replace(table, rows=(replace(row, entries={**row.entries, "uncal": some}), *table.rows[1:])))
-    assert figure is not None
-    mean, graph = figure.axes[0], figure.axes[1]
-    assert mean.get_title(loc="left").startswith("a  mean of")
-    (curve,) = [line for line in graph.lines if line.get_label() == table.preset.title_of("uncal")]
-    ts = row.entries["ts"].values("nll")
-    assert float(curve.get_ydata()[0]) == pytest.approx(some.values("nll")[0] - ts[0])  # not minus the mean of both
-    assert len(ts) > 1
-    assert ts[0] != ts[1]
-
-
 def row(graph: str, **nll: list[float]) -> Row:
     """A row of a table with these NLLs, run by run; the ECE is a tenth of it."""
 
@@ -120,7 +100,7 @@ def test_dots_are_differences_to_ts_on_shared_runs_and_mark_the_part() -> None:
         if len(line.get_ydata()) and line.get_ydata()[0] == 1 and line.get_linestyle() == "None"
     }
     assert drawn["other graphs"] == pytest.approx([0.5, 1.5, 2.5])
-    assert drawn["new graphs"] == pytest.approx([3.5, 5.75])  # (4.5 + 7) / 2
+    assert drawn["graphs: new"] == pytest.approx([3.5, 5.75])  # (4.5 + 7) / 2
     assert figure_of(Table(preset, tuple(rows[:4]))) is None  # four graphs
 
 

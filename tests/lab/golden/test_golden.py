@@ -45,11 +45,8 @@ VARIANTS = [
     "ms-cagcn",
     "scar-grid",
     "scar-no-guard",
-    "scar-per-hop",
-    "scar-shared",
     "ts-accumulated",
     "ts-base-dropout",
-    "ts-cagcn",
 ]
 ON_GCN: dict[str, dict[str, Any]] = {
     "uncal": {"calibrator": "none"},

@@ -12,7 +12,7 @@ import pytest
 from graphcal.lab.bench.figures import figure_of
 from graphcal.lab.bench.files import read_table
 from graphcal.lab.bench.presets import preset_titles, read_preset
-from graphcal.lab.paper.figures import CENTROIDS, NODES, confidence, draw_method, draw_node_level, pulled
+from graphcal.lab.paper.schematics import CENTROIDS, NODES, confidence, draw_method, draw_node_level, pulled
 
 ROOT = Path(__file__).parents[3]
 FIGURES = [name for name in preset_titles() if name.startswith("fig-")]
@@ -32,7 +32,7 @@ def test_every_figure_is_drawn_from_files_and_committed(name: str) -> None:
     assert letters == [chr(ord("a") + k) for k in range(len(letters))]
     shown = [text.get_text() for ax in figure.axes if ax.get_visible() for text in ax.texts]
     missing = [line for text in shown for line in text.split("\n") if line and line not in committed]
-    assert not missing, f"run python -m graphcal.lab.paper.figures: {missing[:3]}"
+    assert not missing, f"run graphcal bench pages results: {missing[:3]}"
 
 
 def test_a_table_read_back_has_the_numbers_of_its_files() -> None:

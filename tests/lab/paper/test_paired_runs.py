@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphcal.lab.paper.paired_runs import TABLES, all_tests, compared_in_row, main, paired_p, reference_of, rows_of
+from graphcal.lab.paper.paired_runs import TABLES, all_tests, compared_in_row, paired_p, reference_of, rows_of
 from graphcal.lab.paper.run_files import RunFiles
 
 RESULTS = Path(__file__).parents[3] / "results"
@@ -18,10 +18,6 @@ RESULTS = Path(__file__).parents[3] / "results"
 @pytest.fixture(scope="module")
 def runs() -> RunFiles:
     return RunFiles(RESULTS)
-
-
-def test_the_committed_files_are_up_to_date() -> None:
-    main(RESULTS, check=True)
 
 
 def test_a_p_value_is_that_of_the_paired_t_test_times_its_holm_factor(runs: RunFiles) -> None:

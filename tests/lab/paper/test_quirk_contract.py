@@ -13,13 +13,9 @@ from calibrator_contract import *  # noqa: F403
 NAMES = (
     "cagcn-code",
     "cagcn-gats",
-    "graph-scar",
-    "graph-scar-no-guard",
     "ms-cagcn",
     "scar-grid",
     "scar-no-guard",
-    "scar-per-hop",
-    "scar-shared",
     "ts-base-dropout",
 )
 

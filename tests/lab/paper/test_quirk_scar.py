@@ -13,8 +13,7 @@ from conftest import random_graph
 from graphcal import SCAR, structure
 from graphcal.lab import Training, train
 from graphcal.lab.paper.quirks.scar_gat import SCARofGATCode
-from graphcal.lab.paper.quirks.scar_per_hop import SCARPerHop
-from graphcal.lab.paper.quirks.scar_variants import SCARGrid, SCARWithoutGuard, SharedSCAR
+from graphcal.lab.paper.quirks.scar_variants import SCARGrid, SCARWithoutGuard
 from graphcal.methods.scar import fit_pull
 from small_outputs import linear_outputs, val_nll
 
@@ -24,7 +23,7 @@ def graph() -> Data:
     return random_graph(nodes=500, train=20, val=240)  # enough validation nodes for a weight on either side
 
 
-@pytest.mark.parametrize("recipe", [SharedSCAR(), SCARPerHop()], ids=repr)
+@pytest.mark.parametrize("recipe", [SCAR(shared=True)], ids=repr)
 @pytest.mark.parametrize("sharpness", [0.3, 1.0, 3.0])
 def test_a_fit_never_raises_validation_nll_and_keeps_predictions(graph, recipe, sharpness):
     out = linear_outputs(graph, noise=1.5, sharpness=sharpness)
@@ -33,15 +32,6 @@ def test_a_fit_never_raises_validation_nll_and_keeps_predictions(graph, recipe, 
     assert val_nll(fitted, out) <= own + 1e-9
     assert torch.equal(fitted(out).argmax(-1), out.pred)
     assert torch.equal(fitted(out)[graph.train_mask], out.logits.log_softmax(-1)[graph.train_mask])
-
-
-def test_hops_with_no_fitting_node_take_the_pooled_weight(graph):
-    out = linear_outputs(graph)
-    near_only = graph.val_mask & (structure(graph).hops == 1)
-    one_hop, shared = (recipe.fit(out, near_only) for recipe in (SCARPerHop(), SharedSCAR()))
-    assert len(one_hop.hop_weights) == 4
-    assert one_hop.hop_weights[3] == pytest.approx(float(shared.beta), abs=1e-6)
-    assert float(shared.alpha) == float(shared.beta)
 
 
 def test_one_weight_is_the_least_nll_of_eq_9_on_a_fine_grid(graph):
@@ -82,25 +72,3 @@ def test_the_official_gat_code_mixes_before_attention():
     assert not torch.allclose(moved, after, atol=1e-3)  # so it is not Eq. 10
     with pytest.raises(ValueError, match="needs the outputs of graphcal.lab.train"):
         SCARofGATCode(0.2, 0.4).fit(out, graph.val_mask)(replace(out, model=None))
-
-
-def test_the_ridge_of_per_hop_weights_is_worth_thirty_nodes(monkeypatch):
-    """Its strength in units of one node's curvature is 30 / n: the more nodes, the weaker."""
-    from graphcal.lab.paper.quirks.scar_per_hop import SCARPerHop
-    from graphcal.methods.scar import ScarObjective
-    from small_outputs import model_outputs
-
-    out, seen = model_outputs(sharpness=0.3), []
-    minimise = ScarObjective.minimise
-
-    def watched(self, columns, given=0.0, ridge=0.0, start=None):
-        found = minimise(self, columns, given, ridge, start)
-        seen.append((self, found[0], ridge))
-        return found
-
-    monkeypatch.setattr(ScarObjective, "minimise", watched)
-    SCARPerHop().fit(out, on=out.graph.val_mask)
-    (objective, pooled, _), (_, _, ridge) = seen
-    p = (objective.z + pooled * objective.direction).softmax(-1)
-    spread = (p * (objective.direction - (p * objective.direction).sum(-1, keepdim=True)).square()).sum(-1).mean()
-    assert ridge.tolist() == pytest.approx([30 * float(spread) / len(p)] * 4, rel=1e-6)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from conftest import random_graph
-from graphcal.lab.paper.quirks.ts import AccumulatedTS, BaseDropoutTS, CaGCNsTS
+from graphcal.lab.paper.quirks.ts import AccumulatedTS, BaseDropoutTS
 from graphcal.methods import TemperatureScaling
 from small_outputs import Says, model_outputs, val_nll
 
@@ -71,15 +71,6 @@ def test_a_descent_that_stops_is_on_the_way_from_one_to_the_temperature_under_dr
     assert gaps[2] > 1e-2 > 1e-3 > gaps[3]
     with pytest.raises(ValueError, match="steps must be at least 1"):
         BaseDropoutTS(steps=0)
-
-
-def test_cagcns_code_is_its_closure_on_one_draw_of_the_noise(out):
-    drawn = out.logits + torch.randn(out.logits.shape, generator=torch.Generator().manual_seed(1))
-    noisy = replace(out, model=Says(out.logits, drawn))
-    fitted = CaGCNsTS().fit(noisy, out.graph.val_mask)
-    on_the_draw = AccumulatedTS().fit(replace(out, logits=drawn), out.graph.val_mask)
-    assert float(fitted.scale) == float(on_the_draw.scale)
-    assert float(fitted.scale) != float(AccumulatedTS().fit(out, out.graph.val_mask).scale)
 
 
 def test_a_negative_temperature_reverses_the_order(out):

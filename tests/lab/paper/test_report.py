@@ -1,4 +1,4 @@
-"""The report and the leaderboard are what the run files give."""
+"""The committed pages of the reproduction are what the run files give."""
 
 from __future__ import annotations
 
@@ -8,14 +8,25 @@ from statistics import fmean, stdev
 
 import pytest
 
-from graphcal.lab.paper import leaderboard, report
+from graphcal.lab.paper.__main__ import main, pages
 
-RESULTS = Path(__file__).parents[3] / "results"
+ROOT = Path(__file__).parents[3]
+RESULTS = ROOT / "results"
 
 
-def test_the_committed_files_are_up_to_date() -> None:
-    leaderboard.main(RESULTS, check=True)
-    report.main(RESULTS, pdf=None, check=True)
+def test_the_committed_pages_are_up_to_date_and_a_change_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = pages(ROOT)
+    assert {path.name for path in made} >= {"README.md", "claims.md", "agreement.md", "leaderboard.csv", "report.md"}
+    for path, text in made.items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python -m graphcal.lab.paper"
+    page = tmp_path / "page.md"
+    monkeypatch.setattr("graphcal.lab.paper.__main__.pages", lambda root: {page: "a"})
+    with pytest.raises(SystemExit, match="page.md is not what the run files give"):
+        main(tmp_path, check=True, pdf=None)
+    main(tmp_path, check=False, pdf=None)
+    main(tmp_path, check=True, pdf=None)
 
 
 def test_an_interval_is_students_over_runs() -> None:

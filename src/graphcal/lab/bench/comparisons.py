@@ -9,7 +9,7 @@ Other test nodes in each run (several splits): runs share f = n_test / N of thei
 sd_r the sampling error of d_r. mean(d) / sqrt(Var) is read against Student's t with Satterthwaite's degrees of freedom: R - 1 for
 the scatter, infinitely many for the shared part.
 The best of a row is compared with every other method (`best_of`). It is chosen by the same values, so p-values are corrected for
-all K (K - 1) / 2 pairs of the row, and not only for the K - 1 that contain it (Holm). With K - 1, one of 13 equal methods is told
+all K (K - 1) / 2 pairs of the row, and not only for the K - 1 that contain it (Holm). With K - 1, one of 13 equal methods differs
 from the best in 18 % of the rows.
 Over graphs (`over_graphs`): each graph gives one difference, its rows averaged, because rows of one graph share test nodes;
 under the null hypothesis its sign is a coin.
@@ -135,7 +135,7 @@ def from_the_best(values: np.ndarray, shared: np.ndarray, best: int) -> dict[int
 
 
 def marks_of(best: str, others: Mapping[str, Difference]) -> dict[str, str]:
-    """bold: the best, told apart from all; italic: the best and those that are not told apart from it."""
+    """bold: the best, if it differs significantly from all; italic: the best and those that do not."""
     if all(d.real for d in others.values()):
         return {best: "bold"}
     return dict.fromkeys([best, *(m for m, d in others.items() if not d.real)], "italic")

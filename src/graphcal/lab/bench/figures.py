@@ -11,8 +11,6 @@ Figures of metrics over an axis. What ``[figure]`` of a preset says:
 x, label, scale, linear, ticks, range    the axis, its name, its scale, marks, and the range that is shaded
 metrics                                  a panel per metric and graph, one line per method, the same y for all graphs
 groups                                   a row of panels for each group of methods
-against, bright, limits                  instead of values: how far each method is from this one, on the runs both have; a panel
-                                         for the mean and one per graph; ``bright`` methods in colour, all others grey
 """
 
 from __future__ import annotations
@@ -25,16 +23,13 @@ import torch
 
 from graphcal.lab.bench.presets import matches
 from graphcal.lab.bench.tabulation import Entry, Row, Table
-from graphcal.lab.plots.curves import STYLE, draw_curves, draw_differences, draw_dots, draw_points, place_labels
+from graphcal.lab.plots.curves import STYLE, draw_curves, draw_dots, draw_points, place_labels
 from graphcal.metrics.bins import Reliability, mean_reliability
 from graphcal.metrics.names import metric_of
 from graphcal.plots import blank, draw_confidences, draw_reliability, ink, styled
 
 if TYPE_CHECKING:
     from graphcal.plots import Axes, Figure
-
-
-COLUMNS = 4  # panels beside each other in a figure of differences
 
 
 def sweep(table: Table) -> Figure | None:
@@ -47,7 +42,7 @@ def sweep(table: Table) -> Figure | None:
     if not graphs:
         return None
     graphs = {name: sorted(rows, key=lambda row: float(row.axis_values[x])) for name, rows in graphs.items()}
-    return _differences(table, graphs) if "against" in table.preset.figure else _values(table, graphs)
+    return _values(table, graphs)
 
 
 def _values(table: Table, graphs: Mapping[str, Sequence[Row]]) -> Figure:
@@ -123,50 +118,6 @@ def _limits(table: Table, across: Sequence[tuple[str, Sequence[Row], str]], metr
     low, high = min(ends), max(ends)
     room = 0.06 * max(high - low, 0.5)
     return (0.0 if metric == "ece" else low - room), high + room
-
-
-def _differences(table: Table, graphs: Mapping[str, Sequence[Row]]) -> Figure:
-    """Draw the difference of methods to one of them, by graph, and the means over graphs that have all values of x."""
-    settings = table.preset.figure
-    metric = settings["metrics"][0]
-    distances = {name: _distances(table, rows, metric) for name, rows in graphs.items()}
-    places = sorted({x for by_method in distances.values() for points in by_method.values() for x in points})
-    mean: dict[str, dict[float, float]] = {}
-    for m in table.methods:
-        at = {x: [f[m][x] for f in distances.values() if x in f.get(m, {})] for x in places}
-        mean[m] = {x: statistics.fmean(values) for x, values in at.items() if values}
-    shown = {f"mean of {len(distances)} graphs": mean, **distances}
-    lines = -(-len(shown) // COLUMNS)
-    figure = blank(2.3 * COLUMNS, 1.75 * lines + 0.5)
-    axes = figure.subplots(lines, COLUMNS, squeeze=False, sharex=True, sharey=True).flat
-    bright = {m: table.preset.title_of(m) for m in settings["bright"] if m in table.methods}
-    for number, (ax, (name, curves)) in enumerate(zip(axes, shown.items())):
-        draw_differences(curves, bright, ax)
-        ax.set_xscale(settings.get("scale", "linear"))
-        ax.set_ylim(*settings["limits"])
-        ax.set_xticks(places, [short_number(x) for x in places], rotation=60)
-        ax.tick_params(axis="x", which="minor", bottom=False)
-        letter(ax, number, name)
-    for ax in list(axes)[len(shown) :]:
-        ax.set_axis_off()
-    figure.supxlabel(settings.get("label", settings["x"]), fontsize="medium")
-    other = table.preset.title_of(settings["against"])
-    figure.supylabel(f"{metric_of(metric).title} minus that of {other}", fontsize="medium")
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
-    return figure
-
-
-def _distances(table: Table, rows: Sequence[Row], metric: str) -> dict[str, dict[float, float]]:
-    """Method -> value of x -> mean difference from the method ``against``, over the runs that both have."""
-    x, other = table.preset.figure["x"], table.preset.figure["against"]
-    distances: dict[str, dict[float, float]] = {}
-    for row in rows:
-        for m in [m for m in row.entries if m != other and other in row.entries]:
-            both = row.entries[m].minus(row.entries[other], metric)
-            if both:
-                distances.setdefault(m, {})[float(row.axis_values[x])] = statistics.fmean(both)
-    return distances
 
 
 def row_name(table: Table, row: Row, without: Sequence[str] = ()) -> str:

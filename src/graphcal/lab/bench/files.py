@@ -2,7 +2,7 @@
 
 NAME.md NAME.tex              the table for people
 NAME.csv NAME-runs.csv        one line per method, one line per run
-NAME-tests.csv                what paired tests tell apart (`graphcal bench archive`)
+NAME-tests.csv                differences to the best of each row, by paired tests (`graphcal bench archive`)
 NAME-bins.csv                 of a figure of reliability: one line per bin, means over runs
 NAME-summary.csv              of a summary over graphs: means and differences by section, also those that the page leaves out
 NAME-against.csv              of a list: every method minus the reference, by a paired test on the same nodes of each row

@@ -153,8 +153,7 @@ class Preset:
     metric: str = "ece"
     beside: Sequence[str] = ()  # metrics that have a grid of their own below; ``all_ece``: on all unlabelled nodes
     against: str = ""  # the method every other one is compared with in a list
-    main_method: str = ""  # the method that is compared with its ``rivals`` over all graphs of a list
-    rivals: Sequence[str] = ()
+    main_method: str = ""  # the method that is compared with all others over all graphs of a list
     caption: str = ""
     rules: Sequence[Mapping[str, Any]] = ()
     published: Sequence[Mapping[str, Any]] = ()  # {where, values, every}: see `graphcal.lab.bench.presets`
@@ -221,7 +220,6 @@ def build_preset(name: str, text: Mapping[str, Any]) -> Preset:
         beside=tuple(text.get("beside", ())),
         against=text.get("against", ""),
         main_method=text.get("own", ""),
-        rivals=tuple(text.get("rivals", ())),
         caption=text.get("caption", ""),
         rules=text.get("set", ()),
         published=published,
@@ -234,14 +232,14 @@ def build_preset(name: str, text: Mapping[str, Any]) -> Preset:
 
 KINDS: Mapping[str, tuple[type, str]] = {
     "title": (str, "text"), "source": (str, "text"), "kind": (str, "text"), "metric": (str, "text"), "against": (str, "text"),
-    "own": (str, "text"), "caption": (str, "text"), "rivals": (list, "a list"), "beside": (list, "a list"),
+    "own": (str, "text"), "caption": (str, "text"), "beside": (list, "a list"),
     "axes": (dict, "a table of lists"),
     "base": (dict, "a table"), "define": (dict, "a table of tables"), "set": (list, "tables [[set]]"),
     "published": (list, "tables [[published]]"), "remark": (list, "tables [[remark]]"), "reasons": (dict, "a table"),
     "figure": (dict, "a table"),
 }  # fmt: skip
 FIGURE = (
-    "x", "label", "scale", "linear", "ticks", "range", "metrics", "groups", "against", "bright", "limits", "columns", "names",
+    "x", "label", "scale", "linear", "ticks", "range", "metrics", "groups", "columns", "names",
 )  # fmt: skip
 
 

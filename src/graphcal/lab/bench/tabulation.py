@@ -1,8 +1,8 @@
 """Build a table from records: means over runs beside the published values, with tests.
 
-A cell differs from the published one (mark ≠) when Welch's test tells the two means apart; the published one is taken to be of as
+A cell differs from the published one (mark ≠) by Welch's test at 5 %; the published one is taken to be of as
 many runs as ours. Agreement is counted by `graphcal.lab.bench.comparisons`: equivalent within a margin, differs, or open.
-Bold is for the method that a paired test tells apart from every other in its row; italic for those that the test cannot tell
+Bold is for the method that differs significantly (paired test) from every other in its row; italic for those that do not differ
 from the row's best. A cell without numbers says why.
 """
 
@@ -49,8 +49,8 @@ class Entry:
     published: Published | None = None
     remarks: tuple[str, ...] = ()
     missing: str = ""  # why there is no number
-    best: bool = False  # told apart from every other method in the row
-    tied: bool = False  # not told apart from the best
+    best: bool = False  # significantly different from every other method in the row
+    tied: bool = False  # not significantly different from the best
     styles: Mapping[str, str] = field(
         default_factory=dict
     )  # metric beside the table's -> bold (best), italic (tied) or ""
@@ -93,7 +93,7 @@ class Entry:
         return welch(Sample(self.mean(metric), self.sd(metric), runs), Sample(*self.published, runs))
 
     def differs(self, metric: str) -> bool:
-        """Told apart from the published mean by Welch's test at 5 %."""
+        """Significantly different from the published mean by Welch's test at 5 %."""
         gap = self.gap(metric)
         return gap is not None and gap.p < LEVEL
 

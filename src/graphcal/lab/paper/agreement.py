@@ -1,8 +1,5 @@
 """Compare our tables with the published ones. Reads results/*.csv, writes results/agreement.md.
 
-    python -m graphcal.lab.paper.agreement            # write
-    python -m graphcal.lab.paper.agreement --check    # fail when the file is not what the tables give
-
 Every published number counts once. The paper's GAT numbers stand beside two networks in our tables, and its ablation repeats
 rows of its main tables (twice with another value; the main table counts): such an entry is judged on the cell that stands for it
 (`PublishedEntry.chosen`), and how many agree in all of their cells, or in at least one, is said beside. A cell is
@@ -19,13 +16,10 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-import typer
-
 from graphcal.files import read_toml
 from graphcal.lab.bench.comparisons import LEVEL, MARGIN, MeanDifference, Sample, bias, combine, welch
 from graphcal.lab.bench.document import Block, Grid, Heading, cells, markdown, paragraph
 from graphcal.lab.bench.presets import read_preset, rows_of
-from graphcal.lab.paper.run_files import write_or_check
 from graphcal.metrics.comparison import holm
 
 NARROW = 0.5  # points
@@ -224,7 +218,7 @@ def agreement(folder: Path) -> str:
     blocks: list[Block] = [
         Heading(1, "Agreement with the published tables"),
         paragraph(
-            "Made by `python -m graphcal.lab.paper.agreement` from the tables in this folder. The paper's six tables "
+            "Made by `python -m graphcal.lab.paper` from the tables in this folder. The paper's six tables "
             f"hold {all_printed} "
             f"distinct numbers; {len(entries)} could be tested (CoraFull and Arxiv-year could not), in "
             f"{len(compared)} cells."
@@ -273,16 +267,3 @@ def agreement(folder: Path) -> str:
         list_differences(entries),
     ]
     return markdown(blocks)
-
-
-def main(
-    folder: Path = typer.Argument(Path("results"), help="The folder of tables."),  # noqa: B008
-    check: bool = typer.Option(
-        False, "--check", help="Write nothing; fail when agreement.md is not what the tables give."
-    ),
-) -> None:
-    write_or_check(folder / "agreement.md", agreement(folder), check, "python -m graphcal.lab.paper.agreement")
-
-
-if __name__ == "__main__":
-    typer.run(main)

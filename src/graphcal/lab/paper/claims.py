@@ -1,8 +1,5 @@
 """Judge every claim of the paper by one rule: claims.toml says what is claimed, the run files say what was measured.
 
-    python -m graphcal.lab.paper.claims            # write results/claims.md
-    python -m graphcal.lab.paper.claims --check    # fail when it is not what the run files give
-
     always     holds: all rows speak for it;  does not hold: a third or more speak against it;  holds in part otherwise
     average    d_g = mean difference of graph g, positive in the claim's direction;  interval = mean(d) ± t sd(d) / √G
                holds: above zero;  does not hold: below zero;  not decided: zero is inside
@@ -23,13 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 
 from graphcal.files import read_toml
 from graphcal.lab.bench.comparisons import bias
 from graphcal.lab.bench.document import Block, Grid, Heading, cells, markdown, paragraph
 from graphcal.lab.paper.details import detail_lines
-from graphcal.lab.paper.run_files import RunFiles, printed_means, write_or_check
+from graphcal.lab.paper.run_files import RunFiles, printed_means
 from graphcal.metrics.names import metric_of
 
 HOLDS, PART, NOT, OPEN, UNTESTED = "holds", "holds in part", "does not hold", "not decided", "cannot be tested"
@@ -233,7 +229,7 @@ def claims(folder: Path) -> str:
             "direction; sizes stand in the column *here*."
         ),
         paragraph(
-            "Made by `python -m graphcal.lab.paper.claims` from the run files in this folder and "
+            "Made by `python -m graphcal.lab.paper` from the run files in this folder and "
             "src/graphcal/lab/paper/claims.toml; the command in the last column remakes the run files."
         ),
         grid_of_claims(runs),
@@ -241,16 +237,3 @@ def claims(folder: Path) -> str:
         paragraph("\n".join(f"{number}. {line}" for number, line in enumerate(detail_lines(runs), 1))),
     ]
     return markdown(blocks)
-
-
-def main(
-    folder: Path = typer.Argument(Path("results"), help="The folder of run files."),  # noqa: B008
-    check: bool = typer.Option(
-        False, "--check", help="Write nothing; fail when claims.md is not what the run files give."
-    ),
-) -> None:
-    write_or_check(folder / "claims.md", claims(folder), check, "python -m graphcal.lab.paper.claims")
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -1,8 +1,5 @@
 """Write results/leaderboard.csv: every method on every graph of the blind evaluation, with 95 % intervals over splits.
 
-    python -m graphcal.lab.paper.leaderboard            # write
-    python -m graphcal.lab.paper.leaderboard --check    # fail when the file is not what the run files give
-
 interval = mean ± t sd / √R over the R runs of a method on a graph; test nodes of the splits overlap, so it is about other
 splits of the same graph.
 """
@@ -12,11 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import typer
 from scipy import stats
 
 from graphcal.lab.bench.files import csv_text
-from graphcal.lab.paper.run_files import RunFiles, write_or_check
+from graphcal.lab.paper.run_files import RunFiles
 
 METRICS = ("nll", "ece", "brier", "accuracy")
 
@@ -41,14 +37,3 @@ def leaderboard(folder: Path) -> str:
     axes = [axis for axis, _ in runs.rows("blind")[0]]
     columns = [f"{metric}{part}" for metric in METRICS for part in ("", "_low", "_high")]
     return csv_text([*axes, "method", "title", "runs", *columns], body)
-
-
-def main(
-    folder: Path = typer.Argument(Path("results"), help="The folder of run files."),  # noqa: B008
-    check: bool = typer.Option(False, "--check", help="Write nothing; fail when the file is not what the runs give."),
-) -> None:
-    write_or_check(folder / "leaderboard.csv", leaderboard(folder), check, "python -m graphcal.lab.paper.leaderboard")
-
-
-if __name__ == "__main__":
-    typer.run(main)

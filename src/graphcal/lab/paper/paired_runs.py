@@ -1,8 +1,5 @@
 """Compare every method with TS, paired over runs, by ECE, NLL and Brier score, if predictions were not kept.
 
-    python -m graphcal.lab.paper.paired_runs            # write results/paired-runs.md and paired-runs.csv
-    python -m graphcal.lab.paper.paired_runs --check
-
 Version 0.1 kept one line per run and no log-probabilities, so the paired test on nodes cannot be made for its tables. The fair
 tables keep them for the test nodes; on all unlabelled nodes (``all_``) they too have one line per run. What a run file allows is
 a test over runs: for each row the differences d_r of a method and TS, run by run,
@@ -20,16 +17,14 @@ import csv
 import io
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 
 import numpy as np
-import typer
 from scipy import stats
 
 from graphcal.lab.bench.comparisons import LEVEL
 from graphcal.lab.bench.document import Block, Grid, Heading, Text, cells, markdown, paragraph
 from graphcal.lab.bench.presets import preset_titles, read_preset
-from graphcal.lab.paper.run_files import Row, RunFiles, write_or_check
+from graphcal.lab.paper.run_files import Row, RunFiles
 from graphcal.metrics.comparison import holm
 from graphcal.metrics.names import metric_of
 
@@ -125,7 +120,7 @@ def page(runs: RunFiles, tests: list[PairedRuns]) -> str:
             "only; what they say of all unlabelled nodes is tested here. Each method is held against TS run by run: a "
             "paired t-test over runs, Holm over the methods of a row. **This test is about trainings, not about nodes**: it "
             "says whether another seed would change the sign on these nodes, and finds more than a test on nodes does. "
-            "Made by `python -m graphcal.lab.paper.paired_runs`; every p-value is in paired-runs.csv."
+            "Made by `python -m graphcal.lab.paper`; every p-value is in paired-runs.csv."
         ),
     ]
     for metrics, title in ((ON_TEST, "Test nodes"), (ON_ALL, "All unlabelled nodes")):
@@ -151,19 +146,3 @@ def _lines(runs: RunFiles, table: str, tests: list[PairedRuns]) -> Iterator[list
         of = [test for test in mine if test.method == method]
         counts = [_counted([test for test in of if test.metric == metric], metric) for metric in TABLES[table]]
         yield cells([table, titles[method], titles[of[0].reference], str(len({test.row for test in of})), *counts])
-
-
-def main(
-    folder: Path = typer.Argument(Path("results"), help="The folder of run files."),  # noqa: B008
-    check: bool = typer.Option(
-        False, "--check", help="Write nothing; fail when a file is not what the run files give."
-    ),
-) -> None:
-    runs = RunFiles(folder)
-    tests = all_tests(runs)
-    for name, text in (("paired-runs.md", page(runs, tests)), ("paired-runs.csv", csv_of(tests))):
-        write_or_check(folder / name, text, check, "python -m graphcal.lab.paper.paired_runs")
-
-
-if __name__ == "__main__":
-    typer.run(main)

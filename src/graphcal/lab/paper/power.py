@@ -4,7 +4,7 @@
 
 Labels are drawn from softmax(z), seven classes, about 80 % accuracy; one model says softmax(z) and is calibrated, the other says
 softmax(s z) and has a true error that a million nodes measure. Both are compared on many test sets of 1,000 nodes with 20 bins:
-how often does `graphcal.metrics.compare` tell them apart at 5 %, by ECE and by NLL?
+how often does `graphcal.metrics.compare` find a significant difference at 5 %, by ECE and by NLL?
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ def true_error(scale: float, nodes: int = 1_000_000, seed: int = 0) -> float:
 def find_power(scale: float, sets: int = 200, nodes: int = 1000, draws: int = 200, seed: int = 1) -> Power:
     """Share of draws in which the test separates the calibrated model from the scaled one."""
     generator = torch.Generator().manual_seed(seed)
-    told = {"ece": 0, "nll": 0}
+    significant = {"ece": 0, "nll": 0}
     for _ in range(sets):
         z, y = draw(nodes, generator)
-        for metric in told:
+        for metric in significant:
             a, b = z.log_softmax(1), (scale * z).log_softmax(1)
-            told[metric] += compare(a, b, y, metric, bins=BINS, draws=draws, generator=generator).p <= LEVEL
-    return Power(true_error(scale), told["ece"] / sets, told["nll"] / sets)
+            significant[metric] += compare(a, b, y, metric, bins=BINS, draws=draws, generator=generator).p <= LEVEL
+    return Power(true_error(scale), significant["ece"] / sets, significant["nll"] / sets)
 
 
 def main(sets: int = typer.Option(200, help="Test sets of 1,000 nodes.")) -> None:
-    print("| true error, points | told apart by ECE | by NLL |\n|---:|---:|---:|")
+    print("| true error, points | significantly different by ECE | by NLL |\n|---:|---:|---:|")
     for scale in (0.91, 0.85, 0.78):
         power = find_power(scale, sets)
         print(f"| {power.error:.1f} | {power.by_ece:.0%} | {power.by_nll:.0%} |", flush=True)

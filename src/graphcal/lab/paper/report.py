@@ -1,8 +1,4 @@
-"""Write a reproducibility report of SCAR from the committed results: scope, method, results, what was easy, what was hard.
-
-python -m graphcal.lab.paper.report                          # write results/report.md
-python -m graphcal.lab.paper.report --pdf scar.pdf           # also as PDF, if chromium and the package markdown are there
-"""
+"""Write a reproducibility report of SCAR from the committed results: scope, method, results, what was easy, what was hard."""
 
 from __future__ import annotations
 
@@ -11,14 +7,12 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import typer
-
 from graphcal.lab.bench.document import Block, Drawing, Heading, markdown, paragraph
 from graphcal.lab.paper.agreement import count_published, distinct, read_cells, tally
 from graphcal.lab.paper.answer import answer, grid_by_graph
 from graphcal.lab.paper.claims import HOLDS, NOT, count_verdicts, judge, read_claims
 from graphcal.lab.paper.details import detail_lines
-from graphcal.lab.paper.run_files import RunFiles, write_or_check
+from graphcal.lab.paper.run_files import RunFiles
 
 METHOD = (
     "Every table and figure of the paper is a preset of `graphcal bench`: graphs, splits, base models, calibrators and published "
@@ -79,7 +73,7 @@ def report(folder: Path) -> str:
             "`graphcal bench table-gcn --publish results` and so on for every preset (`graphcal bench list`), then "
             "`graphcal bench archive graphcal-bench --publish results` for the archive of all predictions and "
             "`graphcal bench audit graphcal-bench/archive.zip`, which measures every number again. "
-            "`python -m graphcal.lab.paper.report` writes this page."
+            "`python -m graphcal.lab.paper` writes this page."
         ),
     ]
     return markdown(blocks)
@@ -101,18 +95,3 @@ def write_pdf(text: str, folder: Path, pdf: Path) -> None:
         source.write_text(page + to_html(text, extensions=["tables"]), encoding="utf-8")
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer"]
         subprocess.run([browser, *options, f"--print-to-pdf={pdf.resolve()}", source.as_uri()], check=True, timeout=120)
-
-
-def main(
-    folder: Path = typer.Argument(Path("results"), help="The folder of run files."),  # noqa: B008
-    pdf: Path = typer.Option(None, help="Also write the report here as PDF."),  # noqa: B008
-    check: bool = typer.Option(False, "--check", help="Write nothing; fail when the page is not what the runs give."),
-) -> None:
-    text = report(folder)
-    write_or_check(folder / "report.md", text, check, "python -m graphcal.lab.paper.report")
-    if pdf is not None:
-        write_pdf(text, folder, pdf)
-
-
-if __name__ == "__main__":
-    typer.run(main)

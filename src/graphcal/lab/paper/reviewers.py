@@ -1,6 +1,6 @@
 """Two tables that reviewers of SCAR (arXiv:2505.11335) asked for; the general ones are `graphcal shift`.
 
-    python -m graphcal.lab.paper.reviewers citeseer --table weights      one weight or two, only one side, one per distance?
+    python -m graphcal.lab.paper.reviewers citeseer --table weights      one weight or two, or only one side?
     python -m graphcal.lab.paper.reviewers citeseer --table zero-decay   what is left when the final layer trains without decay?
 
 How sensitive the result is to the decay of each layer is `graphcal.lab.tuning.sweep_decay(which=("final", "others", "global"))`.
@@ -18,9 +18,7 @@ from torch_geometric.data import Data
 from graphcal.core import Recipe
 from graphcal.lab.cli.arguments import graph_of
 from graphcal.lab.cli.shift import show_rows
-from graphcal.lab.paper.quirks.graph_scar import GraphSCAR
-from graphcal.lab.paper.quirks.scar_per_hop import SCARPerHop
-from graphcal.lab.paper.quirks.scar_variants import SCARWithoutGuard, SharedSCAR
+from graphcal.lab.paper.quirks.scar_variants import SCARWithoutGuard
 from graphcal.lab.shift.experiments import TableRows, measured_rows, study_of
 from graphcal.lab.training import Replica, Training, train, train_replicas
 from graphcal.methods import SCAR, TemperatureScaling, Uncalibrated
@@ -29,16 +27,14 @@ WEIGHTS: dict[str, Recipe] = {
     "none": Uncalibrated(),
     "alpha only": SCAR(beta=0.0),
     "beta only": SCAR(alpha=0.0),
-    "one weight": SharedSCAR(),
+    "one weight": SCAR(shared=True),
     "two weights": SCAR(),
-    "one for each distance": SCARPerHop(),
     "two weights and a temperature": SCAR(temperature=True),
 }
 WITHOUT_GUARD: dict[str, Recipe] = {
     "none": Uncalibrated(),
     "ts": TemperatureScaling(),
     "scar": SCAR(),
-    "graph-scar": GraphSCAR(),
     "scar (no guard)": SCARWithoutGuard(),
 }
 
@@ -50,7 +46,7 @@ def weights_table(
     seeds: Iterable[int] = range(3),
     methods: Mapping[str, Recipe] = WEIGHTS,
 ) -> TableRows:
-    """SCAR with one weight, two, only one of them, and one for each distance from the training set."""
+    """SCAR with one weight, two, and only one of them."""
     return measured_rows(study_of(train(data, backbone, training, seeds), data, methods))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from graphcal.files import read_toml, write_atomically
+from graphcal.files import read_toml
 from graphcal.metrics.names import metric_of
 
 Row = tuple[tuple[str, str], ...]  # (axis, value) in the order of the file
@@ -111,11 +111,3 @@ def printed_means(table: str, column: str, graphs: Sequence[str] = ()) -> np.nda
 
 def _several(value: object) -> set[str]:
     return {str(one) for one in value} if isinstance(value, (list, tuple)) else {str(value)}
-
-
-def write_or_check(path: Path, text: str, check: bool, remade_by: str) -> None:
-    """Write a page that is made of committed files, or fail where it is not what they give."""
-    if not check:
-        write_atomically(path, text)
-    elif not path.exists() or path.read_text(encoding="utf-8") != text:
-        raise SystemExit(f"{path} is not what the committed files give: run {remade_by}")

@@ -76,21 +76,6 @@ def _label_ends(x: float, ends: Sequence[tuple[str, float, str]], ax: Axes) -> N
     ax.set_ylim(low, high)
 
 
-def draw_differences(curves: Mapping[str, Mapping[float, float]], bright: Mapping[str, str], ax: Axes) -> None:
-    """Distances from zero, x -> y per method: those in ``bright`` (method -> name) in colour, the others thin and grey."""
-    ax.axhline(0, color=ink(ax), linewidth=0.8)
-    others = [points for method, points in curves.items() if method not in bright]
-    for k, points in enumerate(others):
-        label = "other methods" if k == 0 else None
-        ax.plot(list(points), list(points.values()), color="#999999", linewidth=0.6, alpha=0.7, label=label)
-    for k, (method, name) in enumerate(bright.items()):
-        points = curves.get(method, {})
-        ax.plot(
-            list(points), list(points.values()), color=COLOURS[k % len(COLOURS)], marker=MARKERS[k % len(MARKERS)],
-            linestyle=LINES[k % len(LINES)], markersize=3, linewidth=1.1, label=name,
-        )  # fmt: skip
-
-
 def draw_points(x: Sequence[float], y: Sequence[float], error: Sequence[float], ax: Axes) -> None:
     """Points with a bar of one standard deviation, each with a marker and a colour of its own; `place_labels` names them."""
     for k, (a, b, e) in enumerate(zip(x, y, error)):
@@ -149,7 +134,7 @@ def draw_dots(
 ) -> None:
     """Draw a line of dots per method, first on top: its difference to a reference (zero) on each graph, and their mean as a bar.
 
-    Graphs in `marked` are orange diamonds, named `part` in the legend. A point far outside is a triangle at the edge.
+    Graphs in `marked` are orange diamonds, named by `part` in the legend. A point far outside is a triangle at the edge.
     """
     values = np.array([value for by_graph in differences.values() for value in by_graph.values()])
     low, high = np.quantile(values, [0.03, 0.97]) if len(values) else (-1.0, 1.0)
@@ -161,7 +146,7 @@ def draw_dots(
     ax.axvline(0, color=ink(ax), linewidth=0.8)
     kinds: dict[bool, dict[str, Any]] = {
         False: {"marker": "o", "markersize": 3.6, "color": "#7a8794", "alpha": 0.75, "label": "other graphs"},
-        True: {"marker": "D", "markersize": 4.0, "color": "#d55e00", "alpha": 0.9, "label": f"{part} graphs"},
+        True: {"marker": "D", "markersize": 4.0, "color": "#d55e00", "alpha": 0.9, "label": f"graphs: {part}"},
     }
     for line, by_graph in enumerate(differences.values()):
         for mark, style in kinds.items():

@@ -1,16 +1,11 @@
-"""Draw an explanation: the terms that add up to the lead of the predicted class, as a chart or as HTML.
-
-`draw_explanation` draws on the axis it is given; `explain_html` is the same picture as a fragment of HTML with inline SVG that
-takes its colours from the page around it. Both show `Explanation.lead_terms`, which add up to the lead.
-"""
+"""Draw an explanation: the terms that add up to the lead of the predicted class (`Explanation.lead_terms`)."""
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphcal.lab.explanation import Explanation, Push
+from graphcal.lab.explanation import Explanation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,55 +67,6 @@ def save_explanation(explanation: Explanation, path: str | Path) -> None:
         figure.savefig(path)
     except ValueError as error:
         raise ValueError(f"cannot draw {Path(path).name}: {error}") from error
-
-
-ROW, LABEL, WIDTH = 26, 250, 640  # pixels of the drawing; it scales with the page
-
-
-def explain_html(explanation: Explanation) -> str:
-    """A panel for a page: the sentence, the waterfall, the training nodes that push most."""
-    rows = bars(explanation)
-    low = min(0.0, *(min(start, start + length) for _, start, length in rows))
-    high = max(0.0, *(max(start, start + length) for _, start, length in rows))
-    scale = (WIDTH - LABEL - 60) / max(high - low, 1e-12)
-
-    def x(value: float) -> float:
-        return LABEL + (value - low) * scale
-
-    drawn = []
-    for row, (name, start, length) in enumerate(rows):
-        y, left, right = row * ROW + 4, x(min(start, start + length)), x(max(start, start + length))
-        colour = f"var(--{'soft' if name.startswith('lead') else 'blue' if length >= 0 else 'orange'}, {_colour(name, length)})"
-        drawn.append(
-            f'<text x="{LABEL - 8}" y="{y + 13}" text-anchor="end">{escape(name)}</text>'
-            f'<rect x="{left:.1f}" y="{y}" width="{max(right - left, 1):.1f}" height="{ROW - 8}" rx="2" style="fill:{colour}"/>'
-            f'<text x="{right + 5:.1f}" y="{y + 13}">{length:+.2f}</text>'
-        )
-    height = len(rows) * ROW + 4
-    predicted, second = _named(explanation)
-    title = escape(f"What carries the lead of class {predicted} over class {second}, in logits")
-    return (
-        f'<div class="explanation"><p>{escape(explanation.sentence)}</p>'
-        f'<figure><figcaption>{title}</figcaption><svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}">'
-        f'<line class="axis" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="0" y2="{height}" style="stroke:currentColor;opacity:.3"/>'
-        f"{''.join(drawn)}</svg></figure>{_pushes_table(explanation)}"
-        f"<p><small>{explanation.unexplained:.1%} of the node's logits is not explained by training nodes; coefficients were "
-        f"corrected by {explanation.correction:.0%} of the paper's.</small></p></div>"
-    )
-
-
-def _pushes_table(explanation: Explanation) -> str:
-    rows = "".join(
-        _row(push, explanation.class_names) for push in (*explanation.pushes_for, *explanation.pushes_against)
-    )
-    head = "".join(f"<th>{name}</th>" for name in ("training node", "class", "push", "similarity", "steps away"))
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
-
-
-def _row(push: Push, classes: tuple[str, ...]) -> str:
-    hops = "no path" if push.hops < 0 else str(push.hops)
-    cells = (escape(push.name), escape(classes[push.label]), f"{push.push:+.3f}", f"{push.cosine:.2f}", hops)
-    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
 def _named(explanation: Explanation) -> tuple[str, str]:

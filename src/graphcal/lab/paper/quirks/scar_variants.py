@@ -1,9 +1,7 @@
-"""Variants of SCAR with other ways to choose alpha and beta, for the paper's tables and its reviewers' questions.
+"""Variants of SCAR with other ways to choose alpha and beta, for the paper's tables.
 
 scar-grid       the paper's search: every alpha < beta of a grid, the pair of least validation NLL
 scar-no-guard   without the cap that keeps predictions: Eq. 10 as it stands
-scar-shared     one weight on both sides of the training set
-graph-scar-no-guard   graph-aware SCAR without the cap
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from torch import Tensor
 
 from graphcal.core import Outputs, fitting_nodes
 from graphcal.graphs import structure
-from graphcal.lab.paper.quirks.graph_scar import GraphPull, GraphSCAR, fit_graph_pull
 from graphcal.methods.card import Card
 from graphcal.methods.scar import SCAR, CentroidPull, ScarObjective, centroid_pull, fit_pull
 from graphcal.methods.solvers.linear import mean_nll
@@ -66,33 +63,3 @@ class SCARWithoutGuard:
     def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> CentroidPull:
         """The weights of least validation NLL on the nodes ``on``, where they are not given; ``stop`` is not used."""
         return fit_pull(out, on, self.alpha, self.beta, guarded=False)
-
-
-@dataclass(frozen=True)
-class SharedSCAR:
-    """Move each node outside the training set towards the centroid of its predicted class, by one weight."""
-
-    card: ClassVar[Card] = replace(
-        SCAR.card,
-        title="SCAR, one weight",
-        parameters="alpha = beta: 1",
-    )
-
-    def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> CentroidPull:
-        """The weight of least validation NLL on the nodes ``on``; ``stop`` is not used."""
-        return SCAR(shared=True).fit(out, on)
-
-
-@dataclass(frozen=True)
-class GraphSCARWithoutGuard:
-    """Graph-aware SCAR without the cap that keeps predictions."""
-
-    card: ClassVar[Card] = replace(
-        GraphSCAR.card,
-        title="Graph-aware SCAR without the guard",
-        keeps_predictions=False,
-    )
-
-    def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> GraphPull:
-        """The coefficients that `GraphSCAR` would find if nothing were capped; ``stop`` is not used."""
-        return fit_graph_pull(out, on, guarded=False)

@@ -7,7 +7,7 @@ Two slips make its temperatures others than that of least NLL:
     base dropout     the loop leaves the base model's dropout on: T is fitted to logits that are less often right than those it
                      is used on, and comes out too high
 
-`ts-accumulated` has the first slip, `ts-base-dropout` the second, `ts-cagcn` both. The T of least expected NLL under dropout
+`ts-accumulated` has the first slip, `ts-base-dropout` the second. The T of least expected NLL under dropout
 explains most of the published TS rows; going there from T = 1 by plain gradient descent and stopping after 200 steps of rate 0.01
 (``steps=200``) explains all of them (docs/reproduction.md).
 """
@@ -78,26 +78,6 @@ class BaseDropoutTS:
         return free_temperature(
             fit_scale(logits, y) if self.steps is None else stopped_scale(logits, y, self.steps), out, on
         )
-
-
-@dataclass(frozen=True)
-class CaGCNsTS:
-    """One temperature, where CaGCN's closure leaves it on logits drawn once with the base model's dropout on."""
-
-    card: ClassVar[Card] = Card(
-        title="Temperature scaling, CaGCN's code",
-        formula="p = softmax(z / T)",
-        paper=PAPER,
-        parameters="T: 1",
-        cost="fit: one pass through the model and 50 iterations of LBFGS; apply: O(N C)",
-        keeps_predictions=False,
-        model=True,
-        departures="from temperature scaling: gradients are never zeroed, the base model's dropout is on",
-    )
-
-    def fit(self, out: Outputs, on: Tensor, stop: Tensor | None = None) -> FreeTemperature:
-        """T after 50 iterations on noisy logits of the nodes ``on``; ``stop`` is not used."""
-        return free_temperature(accumulated_scale(*noisy_logits(out, fitting_nodes(out, on), 1, "ts-cagcn")), out, on)
 
 
 def noisy_logits(out: Outputs, on: Tensor, passes: int, needed_by: str) -> tuple[Tensor, Tensor]:
