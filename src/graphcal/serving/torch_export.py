@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -80,10 +80,10 @@ def exportable_of(model: nn.Module) -> Exportable:
     """The exportable form of a `CalibratedModel`, or the module itself if it has that form."""
     if isinstance(model, Exportable):
         return model
-    if not hasattr(model, "exportable"):
+    make: Callable[[], Exportable] | None = getattr(model, "exportable", None)
+    if make is None:
         raise ValueError(f"Only a CalibratedModel can be exported, got {type(model).__name__}.")
-    form: Exportable = model.exportable()
-    return form
+    return make()
 
 
 def export_program(model: nn.Module, data: Data) -> torch.export.ExportedProgram:
