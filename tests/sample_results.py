@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import graphcal as gc
@@ -14,7 +17,7 @@ from graphcal.decisions import backtest
 from graphcal.metrics import evaluate
 from graphcal.records import SCHEMA
 from graphcal.reports import verdict
-from graphcal.reports.maps import node_map
+from graphcal.reports.maps import FIELDS, WIDE, node_map
 from graphcal.reports.wording import backtest_sentence
 from graphcal.results import Choice, Provenance, Results
 from small_outputs import model_outputs
@@ -82,3 +85,14 @@ def results_with(record: dict[str, Any]) -> Results:
     )
     results.__dict__["record"] = record  # the cached property
     return results
+
+
+def unpacked_map(record: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The columns of a map's record, as the page reads them."""
+    raw, n, start = zlib.decompress(base64.b64decode(record["data"]), -15), record["nodes"], 0
+    arrays: dict[str, np.ndarray] = {}
+    for name in (*FIELDS, *(f"neighbour{k}" for k in range(record["neighbours"]))):
+        kind = np.dtype("<u4" if name in WIDE else "<u2")
+        arrays[name] = np.frombuffer(raw, kind, n, start).astype(np.int64)
+        start += n * kind.itemsize
+    return arrays

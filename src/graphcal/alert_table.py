@@ -38,7 +38,7 @@ from graphcal.metrics.references import reference_summary
 from graphcal.metrics.row_comparison import FEWEST, compare_rows
 from graphcal.tables.score_column import ScoreColumn
 from graphcal.tables.two_classes import CurveChoice, average_precision, choose_curve, cross_fitted, curve_folds
-from graphcal.text import plural, summary_html, summary_text
+from graphcal.text import Summarized, plural
 
 Array = NDArray[Any]
 SCHEMA = 1  # of results.json
@@ -63,7 +63,7 @@ class LabelEvidence:
 
 
 @dataclass(frozen=True, eq=False)
-class Alerts:
+class Alerts(Summarized):
     """A queue of alerts with its thresholds, what may be closed, and how far the labels carry it.
 
     >>> import numpy as np, graphcal
@@ -189,12 +189,6 @@ class Alerts:
             "windows": [asdict(one) for one in self.windows],
             "notes": list(self.notes),
         }
-
-    def __str__(self) -> str:
-        return summary_text(self.summary)
-
-    def _repr_html_(self) -> str:
-        return summary_html(self.summary)
 
     def table(self) -> pa.Table:
         """The rows with probability, rank and decision."""

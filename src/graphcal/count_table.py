@@ -29,7 +29,7 @@ from graphcal.methods import GraphScaling
 from graphcal.study import Study
 from graphcal.tables.edges import read_edges, remark_on_direction
 from graphcal.tables.reading import PredictionTable
-from graphcal.text import plural, summary_html, summary_text
+from graphcal.text import Summarized, plural
 
 Array = NDArray[Any]
 SCHEMA = 1  # of results.json
@@ -62,7 +62,7 @@ class Union:
 
 
 @dataclass(frozen=True, eq=False)
-class CountTable:
+class CountTable(Summarized):
     """Counts of an event per group of rows, sorted by what is expected."""
 
     event: str  # "errors", or the name of a class
@@ -116,12 +116,6 @@ class CountTable:
             "union": None if self.union is None else asdict(self.union),
             "notes": list(self.notes),
         }
-
-    def __str__(self) -> str:
-        return summary_text(self.summary)
-
-    def _repr_html_(self) -> str:
-        return summary_html(self.summary)
 
     def table(self) -> pa.Table:
         """One row per group."""

@@ -18,7 +18,6 @@ from torch import Tensor
 from graphcal.metrics.bins import BINS, Reliability, reliability
 from graphcal.metrics.diagram import accuracy_interval, consistency_band
 from graphcal.metrics.scores import ece_of
-from graphcal.metrics.slices import Slice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -121,45 +120,6 @@ def plot_reliability(log_probs: Tensor, y: Tensor, bins: int = BINS, label: str 
     return figure
 
 
-def draw_before_after(before: Reliability, after: Reliability, ax: Axes) -> None:
-    """Two reliability curves on one axis, with the band of the second."""
-    low, high = consistency_band(after)
-    full = (after.count > 0).numpy()
-    edges = after.edges.numpy()
-    low_full, high_full = low.numpy()[full], high.numpy()[full]
-    ax.bar(
-        edges[:-1][full],
-        high_full - low_full,
-        np.diff(edges)[full],
-        low_full,
-        align="edge",
-        color=BLUE,
-        alpha=0.15,
-        linewidth=0,
-    )
-    ax.plot([0, 1], [0, 1], "--", color=ink(ax), linewidth=1, alpha=0.6)
-    for rel, name, colour, marker, line in (
-        (before, "before", VERMILLION, "s", ":"),
-        (after, "after", BLUE, "o", "-"),
-    ):
-        seen = (rel.count > 0).numpy()
-        text = f"{name}, ECE {100 * ece_of(rel):.1f} %"
-        ax.plot(
-            rel.conf.numpy()[seen],
-            rel.accuracy.numpy()[seen],
-            line,
-            marker=marker,
-            color=colour,
-            markersize=4,
-            label=text,
-        )
-    ax.set_xlim(0, 1)
-    ax.set_ylim(0, 1)
-    ax.set_aspect("equal")
-    ax.legend(frameon=False, loc="lower right")
-    frame(ax, "confidence", "accuracy")
-
-
 def draw_confidences(rel: Reliability, ax: Axes) -> None:
     """Draw a histogram of confidence, wrong predictions (hatched) below right ones."""
     share = rel.nodes
@@ -172,21 +132,6 @@ def draw_confidences(rel: Reliability, ax: Axes) -> None:
     ax.set_xlim(0, 1)
     ax.legend(frameon=False)
     frame(ax, "confidence", "share of nodes")
-
-
-def draw_slices(slices: Sequence[Slice], ax: Axes, by: str) -> None:
-    """Accuracy minus confidence of each group with its 95 % interval; small groups hollow."""
-    rows = [s for s in slices if s.by == by]
-    if not rows:
-        raise ValueError(f"no slices by {by!r}; there are {', '.join(dict.fromkeys(s.by for s in slices))}")
-    ax.axvline(0, color=ink(ax), linestyle="--", linewidth=1, alpha=0.6)
-    for row, s in enumerate(reversed(rows)):
-        colour, marker = (BLUE, "o") if s.signed_gap >= 0 else (VERMILLION, "s")
-        ax.hlines(row, s.signed_gap_low, s.signed_gap_high, color=colour, linewidth=1.5, alpha=0.6)
-        ax.plot([s.signed_gap], [row], marker, color=colour, markerfacecolor="none" if s.small else colour)
-    ax.set_yticks(range(len(rows)), [f"{s.group} ({s.nodes})" for s in reversed(rows)])
-    ax.set_title(by, fontsize="medium")
-    frame(ax, "accuracy - confidence", "")
 
 
 def draw_floor(names: Sequence[str], ece: Sequence[float], floor: Sequence[float], ax: Axes) -> None:

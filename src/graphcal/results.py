@@ -31,7 +31,7 @@ from graphcal.reports.html import build
 from graphcal.reports.maps import node_map
 from graphcal.saving import installed_versions, save
 from graphcal.study import Study, held_out
-from graphcal.text import summary_html, summary_text
+from graphcal.text import Summarized
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -114,7 +114,7 @@ class MethodResult:
 
 
 @dataclass(frozen=True, eq=False)
-class Results:
+class Results(Summarized):
     """Results of a study, with the calibrator and the predictions of the chosen method. `save` writes them to a folder."""
 
     source: Provenance
@@ -182,12 +182,6 @@ class Results:
     def summary(self) -> list[tuple[str, str]]:
         """Headings and texts, the most useful first, for a terminal or a notebook."""
         return wording.summary(self.record)
-
-    def __str__(self) -> str:
-        return summary_text(self.summary)
-
-    def _repr_html_(self) -> str:
-        return summary_html(self.summary)
 
     def save(self, folder: str | Path) -> Path:
         """Write calibrator.safetensors, calibrated.parquet and report.html, then results.json; return the path of the page."""

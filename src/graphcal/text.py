@@ -44,3 +44,18 @@ def summary_html(rows: Rows) -> str:
     """The same rows as a table, escaped."""
     body = "".join(f"<tr><th>{escape(heading)}</th><td>{escape(text)}</td></tr>" for heading, text in rows)
     return f'<table style="text-align:left">{body}</table>'
+
+
+class Summarized:
+    """Base of results with a ``summary``: ``print`` and a notebook cell show it."""
+
+    @property
+    def summary(self) -> Rows:
+        """Headings and texts, the most useful first."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return summary_text(self.summary)
+
+    def _repr_html_(self) -> str:
+        return summary_html(self.summary)

@@ -98,7 +98,12 @@ def test_fast_bins_are_the_slow_ones(bins):
     rng, edges = np.random.default_rng(bins), equal_width_edges(bins)
     near = np.concatenate([np.nextafter(edges.numpy(), side) for side in (-1, 2)]).clip(0, 1)
     conf = np.concatenate([rng.random(5000), edges.numpy(), near, [0.0, 1.0]])
-    assert (equal_width_bin(conf, edges) == bin_of(torch.from_numpy(conf), edges).numpy()).all()
+    single = np.concatenate(
+        [conf.astype(np.float32), *(np.nextafter(np.float32(edges), np.float32(s)) for s in (-1, 2))]
+    )
+    for values in (conf, single.clip(0, 1)):
+        assert (equal_width_bin(values, edges) == bin_of(torch.from_numpy(values).double(), edges).numpy()).all()
+    assert not len(equal_width_bin(conf[:0], edges))
 
 
 def test_threads_change_nothing(monkeypatch):

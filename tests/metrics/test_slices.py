@@ -104,12 +104,6 @@ def test_seeds_are_pooled_but_nodes_count_once(graph):
         )
 
 
-def test_class_names_can_be_given(graph):
-    log_probs = confident(graph.y, torch.full((1200,), 0.8, dtype=torch.float64), 0.7, torch.Generator())
-    found = measure_slices(log_probs, graph.y, graph.test_mask, structure(graph), names=["AI", "DB", "IR", "ML"])
-    assert [s.group for s in found if s.by == "predicted class"] == ["AI", "DB", "IR", "ML"]
-
-
 def test_changed_nodes_are_those_that_moved_most(graph):
     g, facts = torch.Generator().manual_seed(0), structure(graph)
     conf = 0.5 + 0.4 * torch.rand(1200, generator=g, dtype=torch.float64)

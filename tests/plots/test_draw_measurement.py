@@ -43,23 +43,9 @@ def test_reliability_diagram(ax, measured):
     assert {t.get_text() for t in ax.legend().get_texts()} >= {"calibrated: 95 % band", "bin: 95 % interval"}
 
 
-def test_before_and_after_share_an_axis(ax, measured):
-    plots.draw_before_after(measured.reliability, measured.reliability, ax)
-    labels = [t.get_text() for t in ax.get_legend().get_texts()]
-    assert [text.split(",")[0] for text in labels] == ["before", "after"]
-
-
 def test_confidences_add_up(ax, measured):
     plots.draw_confidences(measured.reliability, ax)
     assert sum(bar.get_height() for bar in ax.patches) == pytest.approx(1)
-
-
-def test_slices(ax, measured):
-    plots.draw_slices(measured.slices, ax, "degree")
-    groups = [s for s in measured.slices if s.by == "degree"]
-    assert [t.get_text() for t in ax.get_yticklabels()] == [f"{s.group} ({s.nodes})" for s in reversed(groups)]
-    with pytest.raises(ValueError, match="no slices by 'colour'; there are distance from training"):
-        plots.draw_slices(measured.slices, ax, "colour")
 
 
 def test_floor(ax):

@@ -7,8 +7,7 @@ import pytest
 
 from conftest import random_graph
 from graphcal.reports import report
-from graphcal.reports.maps import unpacked
-from sample_results import sample_results
+from sample_results import sample_results, unpacked_map
 
 pytestmark = pytest.mark.browser
 
@@ -164,7 +163,7 @@ def test_both_histograms_have_one_scale(opened):
 
 
 def test_a_click_on_the_map_shows_the_node_and_its_neighbours(opened):
-    page, found = opened.page, unpacked(sample_results()["map"])
+    page, found = opened.page, unpacked_map(sample_results()["map"])
     page.wait_for_selector("#map-detail[data-ready]")
     place = int(found["degree"].argmax())
     canvas = page.locator("#map-after")

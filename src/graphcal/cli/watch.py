@@ -139,7 +139,7 @@ def _show(report: MonitorReport) -> None:
             f"{w.name} *" if w.drifting else w.name,
             f"{w.nodes:,}",
             f"{100 * w.confidence:.1f} %",
-            "–" if w.comparison is None else f"{w.comparison.auc:.2f}",
+            f"{w.comparison.auc:.2f}",
             f"{w.labels:,}",
             "–" if w.accuracy is None else f"{100 * w.accuracy:.1f} %",
             "–" if w.slope is None else f"{w.slope.value:.2f}",

@@ -19,7 +19,7 @@ from torch import Tensor
 from graphcal.files import file_errors, write_atomically
 from graphcal.metrics.bins import confidence
 from graphcal.metrics.inputs import check_log_probs
-from graphcal.text import plural, summary_html, summary_text
+from graphcal.text import Summarized, plural
 
 Kind = Literal["pool", "future", "average"]
 Bound = Literal["random draw", "random arm", "known chances"]
@@ -143,7 +143,7 @@ class ClassOutcome:
 
 
 @dataclass(frozen=True, eq=False)
-class Decision:
+class Decision(Summarized):
     """Nodes that can be decided automatically, and the promise about them.
 
     `graphcal.decide` makes it. Certification nodes are neither approved nor reviewed: their labels are known.
@@ -346,12 +346,6 @@ class Decision:
         else:
             standing = "estimate: nobody stated that the labels are a random sample (random_draw)"
         return [*rows, ("Standing", standing)]
-
-    def __str__(self) -> str:
-        return summary_text(self.summary)
-
-    def _repr_html_(self) -> str:
-        return summary_html(self.summary)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; node lists are in ``approved`` and ``review``."""

@@ -37,7 +37,7 @@ from graphcal.decisions.decision import Interval
 from graphcal.decisions.priors import em_prior
 from graphcal.graphs import class_name
 from graphcal.residuals import SMALLEST, evenly, node_facts
-from graphcal.text import plural, summary_html, summary_text
+from graphcal.text import Summarized, plural
 
 FACTS = ("degree", "agreement", "confidence of the model", "confidence")
 COARSEST = RESOLUTIONS.index(1.0)  # communities of the first hierarchy
@@ -50,7 +50,7 @@ UNSEEN = (
 
 
 @dataclass(frozen=True)
-class WindowAccuracy:
+class WindowAccuracy(Summarized):
     """Estimated accuracy of a window of nodes, with the parts of its variance."""
 
     accuracy: Interval
@@ -124,12 +124,6 @@ class WindowAccuracy:
             same = f"{plural(self.same_labels, 'random label')} of the {plural(self.nodes, 'node')} would tell it as precisely."
             rows.append(("Labels", same))
         return [*rows, ("Not seen", self.unseen)]
-
-    def __str__(self) -> str:
-        return summary_text(self.summary)
-
-    def _repr_html_(self) -> str:
-        return summary_html(self.summary)
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "same_labels": self.same_labels, "sentence": self.sentence, "unseen": self.unseen}

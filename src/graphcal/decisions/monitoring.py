@@ -30,7 +30,7 @@ from graphcal.decisions.windows import QueueEstimate, WindowEstimate, cut_window
 from graphcal.metrics.bins import confidence
 from graphcal.metrics.references import compare_with, degrees
 from graphcal.metrics.row_comparison import DRAWS, RowComparison, sample_values
-from graphcal.text import plural, summary_html, summary_text
+from graphcal.text import Summarized, plural
 
 Status = Literal["still valid", "drifting", "expired"]
 LEVEL = 0.01  # of the comparisons of one watch, all together; the same of the slopes, and of the precisions
@@ -46,7 +46,7 @@ class Window:
     nodes: int
     confidence: float  # mean
     prior: tuple[float, ...]  # mean probability of each class
-    comparison: RowComparison | None  # with the rows at fitting time; None for files that hold no sample of them
+    comparison: RowComparison  # with the rows at fitting time
     labels: int
     accuracy: float | None
     slope: Interval | None  # calibration slope with its interval, corrected
@@ -74,7 +74,7 @@ class Risk:
 
 
 @dataclass(frozen=True)
-class MonitorReport:
+class MonitorReport(Summarized):
     """Windows compared with fitting time, the test of the promise, and the status."""
 
     windows: tuple[Window, ...]
@@ -106,12 +106,6 @@ class MonitorReport:
         if self.risk is not None:
             rows.insert(2, ("Evidence", f"e-value {self.risk.evidence:.3g}; {1 / self.alpha:g} refutes the promise"))
         return rows
-
-    def __str__(self) -> str:
-        return summary_text(self.summary)
-
-    def _repr_html_(self) -> str:
-        return summary_html(self.summary)
 
     @property
     def reason(self) -> str:
@@ -254,17 +248,14 @@ def measure_window(
     index = torch.from_numpy(rows)
     now, labels = log_probs[index], y[index]
     probs = now.double().exp()
-    sample = reference.get("sample")
-    comparison = None
-    if sample is not None:
-        values = sample_values(probs.numpy(), sample["classes"])
-        comparison = compare_with(reference, values, None if degree is None else degree[rows], names)
+    values = sample_values(probs.numpy(), reference["sample"]["classes"])
+    comparison = compare_with(reference, values, None if degree is None else degree[rows], names)
     labelled = (labels >= 0).numpy()
     conf = confidence(now)[0].numpy()
     right = (now.argmax(dim=1) == labels).numpy()
     slope = calibration_slope(conf[labelled], right[labelled], 1 - level) if labelled.sum() >= 30 else None
     drifting = []
-    if comparison is not None and comparison.p <= max(level, SMALLEST_P):
+    if comparison.p <= max(level, SMALLEST_P):
         drifting.append(comparison.text("the rows of the fit", "this window"))
     if slope is not None and not slope.low <= 1 <= slope.high:
         drifting.append(f"calibration slope {slope.value:.2f}")

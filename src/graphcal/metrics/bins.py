@@ -117,12 +117,13 @@ def bin_of(conf: Tensor, edges: Tensor) -> Tensor:
 def equal_width_bin(conf: Array, edges: Tensor) -> Array:
     """`bin_of` for equal-width edges: floor(B c) except within rounding of an edge; those are looked up."""
     B = len(edges) - 1
-    scaled = conf * B
-    b = scaled.astype(np.int64)  # floor: the bin unless conf lies on an edge, where (lo, hi] means one less
+    close = max(1e-11, 4 * B * float(np.finfo(conf.dtype).eps))  # single precision has fewer digits
+    scaled = conf * conf.dtype.type(B)
+    b: Array = scaled.astype(np.int64)  # floor: the bin unless conf lies on an edge, where (lo, hi] means one less
     scaled -= b
-    if scaled.min() < 1e-11 or scaled.max() > 1 - 1e-11:
-        near = (scaled < 1e-11) | (scaled > 1 - 1e-11)
-        b[near] = bin_of(torch.from_numpy(conf[near]), edges).numpy()
+    if scaled.size and (scaled.min() < close or scaled.max() > 1 - close):
+        near = (scaled < close) | (scaled > 1 - close)
+        b[near] = bin_of(torch.from_numpy(conf[near]).double(), edges).numpy()
     return b
 
 

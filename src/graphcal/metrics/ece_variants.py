@@ -30,7 +30,6 @@ import math
 
 import numpy as np
 import torch
-from scipy.fft import dct, idct
 from torch import Tensor
 
 from graphcal.metrics.bins import BINS, Reliability, equal_width_bin, equal_width_edges, outcomes, reliability
@@ -115,6 +114,8 @@ def grids(rows: RowChunk) -> Array:
 
 def smooth_ece_of(residual: Array) -> float:
     """smECE of residuals right - c on the grid, divided by the number of nodes."""
+    from scipy.fft import dct, idct  # takes a while to import
+
     coefficients = dct(residual, type=2, norm="ortho")
     k = np.arange(CELLS)
 

@@ -39,7 +39,7 @@ from graphcal.metrics.slices import (
     slices_of,
     worst_slice,
 )
-from graphcal.text import plural, summary_html, summary_text
+from graphcal.text import Summarized, plural
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -55,7 +55,7 @@ PAIRED = ("ece", "nll")  # what is compared with the predictions before calibrat
 
 
 @dataclass(frozen=True, eq=False)
-class Measurement(Scores):
+class Measurement(Summarized, Scores):
     """Calibration of one method on one set of nodes, as fractions; with several seeds, means over them.
 
     `evaluate` makes it. ``print(m)`` shows a summary.
@@ -184,12 +184,6 @@ class Measurement(Scores):
             ("Calibrated", f"{'not refuted' if self.p > 0.05 else 'no'}, p = {self.p:.3g}"),
             ("Weak spot", weak),
         ]
-
-    def __str__(self) -> str:
-        return summary_text(self.summary)
-
-    def _repr_html_(self) -> str:
-        return summary_html(self.summary)
 
 
 EXTRAS = (

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcal.metrics.bins import BINS, confidence
+from graphcal.metrics.bins import BINS, confidence, equal_width_bin, equal_width_edges
 from graphcal.metrics.inputs import check_log_probs
 from graphcal.metrics.row_comparison import (
     Array,
@@ -32,6 +32,7 @@ from graphcal.metrics.row_comparison import (
 )
 
 SAMPLE = 1000  # rows
+EDGES = equal_width_edges(BINS)
 
 
 def reference_summary(log_probs: Tensor, graph: Any = None, decision: Any = None) -> dict[str, Any]:
@@ -80,10 +81,8 @@ class RowCounts:
 
     @classmethod
     def of(cls, conf: Array, pred: Array, classes: int, keys: Array | None = None, sample: Any = None) -> RowCounts:
-        small = np.int16 if BINS * classes < 1 << 15 else np.int64
-        scaled = conf * conf.dtype.type(BINS)
-        cell = np.clip(np.ceil(scaled).astype(small), 1, BINS) - 1  # (lo, hi]
-        cell += BINS * pred.astype(small, copy=False)
+        cell = equal_width_bin(np.minimum(conf, conf.dtype.type(1)), EDGES)
+        cell += BINS * pred.astype(np.int64)
         both = np.bincount(cell, minlength=BINS * classes).reshape(classes, BINS)
         total = float(conf.sum(dtype=np.float64))
         if keys is None:
@@ -141,10 +140,10 @@ def sample_keys(count: int, first_row: int) -> tuple[Array, Array]:
 def drift_since(
     reference: Mapping[str, Any], counts: RowCounts, names: Sequence[str] | None = None
 ) -> dict[str, Any] | None:
-    """Compare counted rows with those of a reference, by the test of `graphcal watch`; None where one of them has no sample."""
-    comparison = compare_with(reference, counts.sample, names=names) if len(counts.keys) else None
-    if comparison is None:
+    """Compare counted rows with those of a reference, by the test of `graphcal watch`; None where nothing was counted."""
+    if not len(counts.keys):
         return None
+    comparison = compare_with(reference, counts.sample, names=names)
     about = {"rows_at_fit": reference["nodes"], "mean_confidence": counts.mean_confidence, **comparison.to_dict()}
     return about | {"text": comparison.text("the rows of the fit", "these rows")}
 
@@ -179,11 +178,9 @@ def unpacked(text: str, columns: int) -> Array:
 
 def compare_with(
     reference: Mapping[str, Any], values: Array, degree: Array | None = None, names: Sequence[str] | None = None
-) -> RowComparison | None:
-    """Compare rows, given by their `sample_values`, with those of a reference; None where it holds no sample (older files)."""
-    sample = reference.get("sample")
-    if sample is None:
-        return None
+) -> RowComparison:
+    """Compare rows, given by their `sample_values`, with those of a reference."""
+    sample = reference["sample"]
     labels = probability_names(sample["classes"], names)
     then = unpacked(sample["values"], len(labels) + sample["degree"])
     first, second = dict(zip(labels, then.T)), dict(zip(labels, values.astype("<f2").astype(np.float64).T))
@@ -214,8 +211,6 @@ def reference_fault(reference: Any) -> str | None:
         if not all(map(_is_share, terms)) or terms[1] in (0, 1) or not 0.5 <= terms[2] < 1:
             return "promise must be a threshold, a max_error between 0 and 1 and a certainty in 0.5..1"
     sample = reference.get("sample")
-    if sample is None:
-        return None
     if not isinstance(sample, Mapping) or not isinstance(sample.get("degree"), bool):
         return "sample must hold classes, degree and values"
     classes = sample.get("classes")

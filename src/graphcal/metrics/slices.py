@@ -2,7 +2,7 @@
 
 Groups: hop distance from the training set, degree, agreement of the neighbours with the prediction, predicted class, right
 or wrong. A group's gap is accuracy - confidence; its interval is Clopper and Pearson's for the accuracy, moved by the mean
-confidence. Groups along an order (hops, degree, agreement) with fewer than `small` nodes are merged with the next; a class
+confidence. Groups along an order (hops, degree, agreement) with fewer than 30 nodes are merged with the next; a class
 with fewer, or nodes without neighbours or out of reach, are kept apart and flagged. A class is the predicted one: within a true
 class, accuracy and confidence differ even for a calibrated model. For the same reason right and wrong are shown for what they
 are and never named the worst.
@@ -121,7 +121,6 @@ def measure_groups(
     right: Tensor,
     b: Tensor,
     bins: int,
-    small: int,
     seeds: int,
 ) -> list[dict[str, Any]]:
     """Every group of one cut; `b` are the nodes' bins. With several seeds pooled, the intervals count every node once."""
@@ -147,7 +146,7 @@ def measure_groups(
     }
     nodes = (count / seeds).round().long().tolist()
     return [
-        {"by": by, "group": labels[k], "nodes": nodes[k], "small": nodes[k] < small}
+        {"by": by, "group": labels[k], "nodes": nodes[k], "small": nodes[k] < SMALL}
         | {key: float(values[k]) for key, values in table.items()}
         for k in range(G)
         if count[k] > 0
@@ -160,13 +159,11 @@ def measure_slices(
     mask: Tensor,
     facts: Structure,
     bins: int = BINS,
-    small: int = SMALL,
-    names: Sequence[str] | None = None,
 ) -> list[Slice]:
     """Every group of the nodes in `mask`. `log_probs` (N, C) covers all nodes of the graph; one tensor, or one per seed."""
     seeds = per_seed(log_probs)
     cuts = [groupings(lp, y, facts) for lp in seeds]
-    return slices_of(cuts, [outcomes(lp[mask], y[mask]) for lp in seeds], mask, bins, small, names)
+    return slices_of(cuts, [outcomes(lp[mask], y[mask]) for lp in seeds], mask, bins)
 
 
 def slices_of(
@@ -174,8 +171,6 @@ def slices_of(
     read: Sequence[tuple[Tensor, Tensor]],
     mask: Tensor,
     bins: int = BINS,
-    small: int = SMALL,
-    names: Sequence[str] | None = None,
 ) -> list[Slice]:
     """The same from each seed's cuts of all nodes, and confidence and rightness of those in `mask`."""
     conf, right = (torch.cat(parts) for parts in zip(*read))
@@ -184,13 +179,9 @@ def slices_of(
     _, gap, variance = gaps_of(conf, right, whole(len(conf)), 1, seeds)
     gaps, variances = [gap], [variance]
     for same in zip(*cuts):
-        by, labels = same[0].by, list(same[0].names)
-        if by == "predicted class" and names is not None:
-            labels = list(names)
-        group, labels = merged(
-            torch.cat([cut.group[mask] for cut in same]).cpu(), labels, same[0].ordered, small * seeds
-        )
-        measured += measure_groups(by, labels, group, conf, right, b, bins, small, seeds)
+        cut, group = same[0], torch.cat([cut.group[mask] for cut in same]).cpu()
+        group, labels = merged(group, cut.names, cut.ordered, SMALL * seeds)
+        measured += measure_groups(cut.by, labels, group, conf, right, b, bins, seeds)
         nodes, gap, variance = gaps_of(conf, right, group, len(labels), seeds)
         gaps.append(gap[nodes > 0])
         variances.append(variance[nodes > 0])

@@ -43,7 +43,7 @@
     pen.textBaseline = "middle";
     pen.fillStyle = css("--soft");
     for (let c = 0; c < map.classes; c++) {
-      const angle = map.classes > 2 ? Math.PI / 2 - 2 * Math.PI * c / map.classes : Math.PI * (1 - c), r = (size - 24) / 2;
+      const angle = Math.PI / 2 - 2 * Math.PI * c / map.classes, r = (size - 24) / 2;
       pen.fillText(map.classes > 12 && c % 5 ? "" : c, size / 2 + r * Math.cos(angle), size / 2 - r * Math.sin(angle));
     }
     const dot = map.nodes > 5000 ? 1.6 : 2.4;

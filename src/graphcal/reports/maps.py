@@ -1,8 +1,8 @@
 """The probability map: each node at its mixture of class corners, before and after calibration, small enough for a page.
 
-Classes sit on a circle; a node lies at Σ_c p_c corner_c, so a sure node is near a corner and a torn one in the middle. Two
-classes make a line: nodes are spread across it by their number. At most 20,000 nodes, sampled per stratum (part of the split ×
-predicted class) in proportion, at least one of each. Columns are little-endian integers, deflated, in base64.
+Three classes or more sit on a circle; a node lies at Σ_c p_c corner_c, so a sure node is near a corner and a torn one in the
+middle. At most 20,000 nodes, sampled per stratum (part of the split × predicted class) in proportion, at least one of each.
+Columns are little-endian integers, deflated, in base64.
 """
 
 from __future__ import annotations
@@ -31,16 +31,13 @@ WIDE = ("node",)  # four bytes; the others have two
 def corners(classes: int) -> Array:
     """(C, 2) on the unit circle, the first at the top."""
     angle = np.pi / 2 - 2 * np.pi * np.arange(classes) / classes
-    return np.stack([np.cos(angle), np.sin(angle)], axis=1) if classes > 2 else np.array([[-1.0, 0.0], [1.0, 0.0]])
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 
 def places(log_probs: Tensor) -> Array:
     """(N, 2) in -1..1."""
     probs = log_probs.detach().double().exp().numpy()
-    points = probs @ corners(probs.shape[1])
-    if probs.shape[1] == 2:
-        points[:, 1] = (np.arange(len(probs)) * 0.6180339887) % 1.6 - 0.8  # spread evenly, the same before and after
-    return np.asarray(points)
+    return np.asarray(probs @ corners(probs.shape[1]))
 
 
 def sampled(strata: Array, most: int, seed: int = 0) -> Array:
@@ -72,9 +69,8 @@ def neighbour_table(edge_index: Array, nodes: Array, num_nodes: int) -> Array:
 
 def node_map(before: Tensor, after: Tensor, graph: Data, most: int = MOST_NODES) -> dict[str, Any]:
     """The map's record: sizes, and its columns packed."""
-    classes, edges = before.shape[1], graph.get("edge_index") is not None
-    hops = structure(graph).hops.numpy() if edges else np.full(len(before), -1)
-    degree = structure(graph).degree.numpy() if edges else np.zeros(len(before), np.int64)
+    classes, facts = before.shape[1], structure(graph)
+    hops, degree = facts.hops.numpy(), facts.degree.numpy()
     parts = np.zeros(len(before), np.int64)
     for number, name in enumerate(("train_mask", "val_mask", "test_mask"), start=1):
         if graph.get(name) is not None:
@@ -95,8 +91,7 @@ def node_map(before: Tensor, after: Tensor, graph: Data, most: int = MOST_NODES)
         "hops": np.where(hops < 0, NONE, hops)[nodes],
         "degree": np.minimum(degree, NONE)[nodes],
     }
-    pairs = structure(graph).edge_index.numpy() if edges else np.zeros((2, 0), np.int64)
-    table = neighbour_table(pairs, nodes, len(before))
+    table = neighbour_table(facts.edge_index.numpy(), nodes, len(before))
     packed = [np.asarray(columns[k]).astype("<u4" if k in WIDE else "<u2").tobytes() for k in FIELDS]
     packed += [table[:, k].astype("<u2").tobytes() for k in range(NEIGHBOURS)]
     squeezed = zlib.compressobj(9, zlib.DEFLATED, -15)
@@ -118,14 +113,3 @@ def names_shown(graph: Data, nodes: Array, classes: int) -> dict[str, list[str]]
     names = {"classes": [class_name(graph, c) for c in range(classes)]}
     ids = [node_name(graph, int(node)) for node in nodes] if graph.get("node_ids") is not None else []
     return names | ({"ids": ids} if ids and sum(map(len, ids)) <= MOST_NAMES else {})
-
-
-def unpacked(record: dict[str, Any]) -> dict[str, Array]:
-    """The columns of a map's record, as the page reads them."""
-    raw, n, start = zlib.decompress(base64.b64decode(record["data"]), -15), record["nodes"], 0
-    arrays: dict[str, Array] = {}
-    for name in (*FIELDS, *(f"neighbour{k}" for k in range(record["neighbours"]))):
-        kind = np.dtype("<u4" if name in WIDE else "<u2")
-        arrays[name] = np.frombuffer(raw, kind, n, start).astype(np.int64)
-        start += n * kind.itemsize
-    return arrays

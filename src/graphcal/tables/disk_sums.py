@@ -144,7 +144,7 @@ def write_blocks(
             keys = blocks.keys(part, j)
             if len(keys):
                 keys.sort()
-                _replace(blocks.path(part, j), keys[np.diff(keys, prepend=-1) != 0])
+                keys[np.diff(keys, prepend=-1) != 0].tofile(blocks.path(part, j))
     return blocks
 
 
@@ -172,10 +172,6 @@ def _append(blocks: EdgeBlocks, source: Array, target: Array) -> None:
     for number, first, last in zip(present.tolist(), ends, ends[1:]):
         with open(blocks.path(*divmod(number, blocks.parts)), "ab") as file:
             (keys[first:last] & ((1 << 2 * bits) - 1)).tofile(file)
-
-
-def _replace(path: Path, keys: Array) -> None:
-    keys.tofile(path)
 
 
 def degrees(blocks: EdgeBlocks, to: Path) -> DiskColumns:

@@ -92,7 +92,7 @@ def score(
             jobs = [replace(job, first_row=context.starts[str(job.shard)]) for job in jobs]
         made_from = key, context.digest if context else ""
         jobs = [replace(job, record=record_of(job, inputs, made_from, out, predictions)) for job in jobs]
-        classes = None if reference is None or "sample" not in reference else reference["sample"]["classes"]
+        classes = None if reference is None else reference["sample"]["classes"]
         work = partial(score_job, scorer, context, scorer.schema(sample.schema), classes)
         with one_thread():  # of torch in every worker
             for result in run_jobs(work, jobs, engine, workers, address):

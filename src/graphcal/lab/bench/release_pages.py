@@ -139,18 +139,8 @@ def survival(lines: Sequence[Line]) -> Grid:
         refit += [_percent(data.mean(m, "new", "ece", k)) for k in NEW_LABELS[1:]]
         body.append(cells([m, *nll, *ece, *refit]))
     header = [
-        "method",
-        "NLL now",
-        "old",
-        "new",
-        "ECE % now",
-        "old",
-        "new",
-        "NLL new, 100 labels",
-        "500",
-        "ECE % new, 100",
-        "500",
-    ]
+        "method", "NLL now", "old", "new", "ECE % now", "old", "new", "NLL new, 100 labels", "500", "ECE % new, 100", "500",
+    ]  # fmt: skip
     return Grid(header, body)
 
 
@@ -239,29 +229,12 @@ def estimated(lines: Sequence[Line]) -> Grid:
                 distance, naive = (fmean(abs(v[k] - truth[k]) for k in middle) for v in (middle, conf))
                 width = fmean(high[k] - low[k] for k in middle)
                 means = [_percent(fmean(v[k] for k in middle)) for v in (truth, middle)]
-                body.append(
-                    cells(
-                        [
-                            m,
-                            window,
-                            *means,
-                            _percent(width),
-                            f"{held}/{len(middle)}",
-                            _percent(distance),
-                            _percent(naive),
-                        ]
-                    )
-                )
+                counts = [_percent(width), f"{held}/{len(middle)}", _percent(distance), _percent(naive)]
+                body.append(cells([m, window, *means, *counts]))
     header = [
-        "method",
-        "window",
-        "accuracy %",
-        "estimate %",
-        "width, points",
-        "interval holds",
-        "error, points",
+        "method", "window", "accuracy %", "estimate %", "width, points", "interval holds", "error, points",
         "mean confidence, error",
-    ]
+    ]  # fmt: skip
     return Grid(header, body, (0, 1))
 
 
