@@ -1,4 +1,4 @@
-"""``graphcal explain``: why does this node have this confidence?"""
+"""``graphcal explain``: explain a node's confidence by the training nodes."""
 
 from __future__ import annotations
 
