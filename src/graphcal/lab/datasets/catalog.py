@@ -1,9 +1,9 @@
-"""The graphs that have a name: their sizes, what is usual for them, and where they come from.
+"""Catalogue of the named graphs: sizes, usual protocols, and where each file comes from.
 
 `num_edges` counts directed entries, both directions stored, self loops and repeats removed. Every count is asserted when a
 graph is loaded, so a changed file upstream is an error and never a silently different experiment.
 
-Sources are tried in order, and the one used is said:
+Sources are tried in this order; the data's notes name the one used:
 
 1. embedded in the package (citeseer)
 2. `GRAPHCAL_DATA`: a folder of NAME.npz in the layout of `arrays`
