@@ -49,14 +49,16 @@ class GivenLogits(ClassifierMixin, BaseEstimator):
 
 
 def problem(labels: int, classes: int) -> Outputs:
-    """Over-confident logits of noisy features, on a random graph with four edges per node."""
+    """Over-confident logits of noisy features, their hidden representation, and a random graph with four edges per node."""
     g = torch.Generator().manual_seed(0)
-    true = torch.randn(labels, 32, generator=g) @ (0.35 * torch.randn(32, classes, generator=g))
+    hidden = torch.randn(labels, 32, generator=g)
+    true = hidden @ (0.35 * torch.randn(32, classes, generator=g))
     y = torch.multinomial(true.softmax(1), 1, generator=g)[:, 0]
     y[:classes] = torch.arange(classes)  # scikit-learn needs every class
     edges = torch.randint(labels, (2, 4 * labels), generator=g)
     logits = 1.7 * (true + 0.5 * torch.randn(true.shape, generator=g))
-    return Outputs.from_logits(logits, Data(y=y, edge_index=torch.cat([edges, edges.flip(0)], 1), num_nodes=labels))
+    data = Data(y=y, edge_index=torch.cat([edges, edges.flip(0)], 1), num_nodes=labels)
+    return Outputs(logits, data, hidden=hidden)
 
 
 def least_seconds(job: Callable[[], object], repeats: int = 5, budget: float = 5.0) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DIGITS = {"NLL": 3, "ECE %": 2, "oracle coverage at 5 % error %": 1, "worst slice %": 1, "accuracy %": 1}
-SHORT = ("uncalibrated", "ts", "ms", "dirichlet", "order-invariant", "simi-mailbox", "simcalib", "gats", "scar")
+SHORT = ("uncalibrated", "ts", "ms", "sms", "dirichlet", "order-invariant", "simi-mailbox", "simcalib", "gats", "scar")
 OURS = {
     "retraining (five replicas)": "retraining (five replicas)",
     "graph-scaling, keep": "graph-scaling, keep",
@@ -35,12 +35,20 @@ def markdown(header: Sequence[str], align: str, body: Sequence[Sequence[str]]) -
 
 
 def blind(columns: Sequence[str], methods: Sequence[str] = ()) -> str:
-    """Means over the graphs of the blind evaluation, balanced labels, rounded; `methods` and ours, or all."""
+    """Means over the graphs of the blind evaluation, balanced labels, rounded; `methods` and ours, or all.
+
+    ≈ marks a value that does not differ significantly from that of graph-scaling (the summary's p, 5 %).
+    """
     with (ROOT / "results" / "blind-summary.csv").open(encoding="utf-8") as file:
         rows = {row["method"]: row for row in csv.DictReader(file) if row["section"] == "Balanced labels, GCN"}
     most = rows["graph-scaling"]["graphs"]  # means over other graphs cannot be compared
     shown = [m for m in ([*methods, *OURS] if methods else rows) if rows[m]["graphs"] == most]
-    cells = [[OURS.get(m, m), *(f"{float(rows[m][c]):.{DIGITS[c]}f}" for c in columns)] for m in shown]
+
+    def value(row: dict[str, str], column: str) -> str:
+        p = row.get(f"{column.removesuffix(' %')} p")
+        return f"{float(row[column]):.{DIGITS[column]}f}" + (" ≈" if p and float(p) > 0.05 else "")
+
+    cells = [[OURS.get(m, m), *(value(rows[m], c) for c in columns)] for m in shown]
     return markdown(["method", *columns], "l" + "r" * len(columns), cells)
 
 

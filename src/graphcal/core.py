@@ -510,4 +510,6 @@ def fitted_on(out: Outputs, on: Tensor) -> dict[str, Any]:
         "training_nodes": None if graph.get("train_mask") is None else int(graph.train_mask.sum()),
         "class_names": None if names is None else [str(name) for name in names],
     }
+    if graph.get("observed_type") is not None:  # of a heterogeneous graph
+        metadata["node_type"] = str(graph.observed_type)
     return {"num_classes": out.num_classes, "fitted_on": metadata}

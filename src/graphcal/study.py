@@ -1,4 +1,4 @@
-"""The study: calibrators on trained models. The only place that blinds, fits, applies and measures.
+"""Fit, apply and measure calibrators on trained models, with test labels hidden: the only place that does.
 
     study = Study.of([run.outputs for run in runs], {"none": Uncalibrated(), "scar": SCAR()}, on=data.val_mask)
     study.measure(data.test_mask)["scar"].ece
@@ -120,7 +120,7 @@ class Study:
         return [one.log_probs for one in self.fitted[name]]
 
     def scores(self, nodes: Tensor, bins: int = BINS) -> dict[str, list[Scores]]:
-        """The cheap numbers on ``nodes``, per recipe and run."""
+        """Scores without intervals or tests on ``nodes``, per recipe and run."""
         y, facts = self.graph.y, None if self.graph.get("edge_index") is None else structure(self.graph)
 
         def one(lp: Tensor) -> Scores:
@@ -129,7 +129,7 @@ class Study:
         return {name: [one(lp) for lp in self.log_probs(name)] for name in self.recipes}
 
     def measure(self, nodes: Tensor, bins: int = BINS, before: str = "none") -> dict[str, Measurement]:
-        """Everything about every recipe on ``nodes``, over all runs; compared with the recipe ``before``.
+        """Measure every recipe on ``nodes`` over all runs, compared with the recipe ``before``.
 
         Without edges there are no slices of the graph.
         """
@@ -181,7 +181,7 @@ def shared_graph(outputs: Sequence[Outputs]) -> Data:
 
 
 def blinded_outputs(outputs: Sequence[Outputs]) -> tuple[Outputs, ...]:
-    """The same views on a graph without test labels; one graph for all, so that its structure is computed once."""
+    """The same outputs on a graph without test labels; one graph for all, so that its structure is computed once."""
     blind = hide_test_labels(outputs[0].graph)
     return tuple(replace(out, graph=blind) for out in outputs)
 

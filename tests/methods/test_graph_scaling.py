@@ -472,6 +472,51 @@ def test_fitted_nodes_without_hidden_rows_leave_the_higher_level(monkeypatch):
     torch.testing.assert_close(fitted(partial)[rows], base(out)[rows])
 
 
+@pytest.mark.parametrize("share", [0.7, 1.0])
+def test_a_level_that_few_fitted_nodes_have_is_left_out(share):
+    out, on = model_outputs(), model_outputs().graph.val_mask
+    rows = on.nonzero().flatten()
+    hidden = out.hidden.clone()
+    hidden[rows[: round(share * len(rows))]] = torch.nan
+    fitted = GraphScaling().fit(replace(out, hidden=hidden), on=on)
+    assert fitted.level == "logits · edges"
+    torch.testing.assert_close(fitted(out), GraphScaling(hidden=False).fit(out, on=on)(out))
+
+
+def test_a_row_whose_hidden_representation_is_infinite_gets_the_level_without():
+    out = model_outputs()
+    row = int(out.graph.test_mask.nonzero()[0])
+    hidden = out.hidden.clone()
+    hidden[row, 0] = torch.inf
+    broken = replace(out, hidden=hidden)
+    fitted = GraphScaling().fit(broken, on=out.graph.val_mask)
+    assert fitted.level == "logits · edges · hidden"
+    base = GraphScaling(hidden=False).fit(out, on=out.graph.val_mask)
+    torch.testing.assert_close(fitted(broken)[row], base(out)[row])
+    assert fitted(broken).isfinite().all()
+
+
+def test_features_that_are_not_finite_are_refused():
+    out = model_outputs()
+    for row, value in ((3, torch.nan), (5, torch.inf)):
+        graph = out.graph.clone()
+        graph.x = torch.randn(out.num_nodes, 4, generator=draw()).index_fill_(0, torch.tensor([row]), value)
+        with pytest.raises(ValueError, match=f"row {row}"):
+            GraphScaling(inputs=True).fit(replace(out, graph=graph), on=graph.val_mask)
+    graph.x = torch.ones(out.num_nodes)
+    with pytest.raises(ValueError, match=r"\(N, D\)"):
+        GraphScaling(inputs=True).fit(replace(out, graph=graph), on=graph.val_mask)
+
+
+def test_the_note_names_classes_without_a_fitted_node():
+    out = model_outputs()
+    on, y = out.graph.val_mask, out.graph.y
+    assert "no fitted node" not in GraphScaling().fit(out, on=on).note
+    fitted = GraphScaling().fit(out, on=on & (y != 2))
+    assert "no fitted node is of 1 of 4 classes (2)" in fitted.note
+    assert fitted(out).isfinite().all()
+
+
 @pytest.mark.parametrize("sparse", [False, True])
 def test_inputs_are_an_option_that_reads_features(sparse):
     out = model_outputs(random_graph(nodes=500))

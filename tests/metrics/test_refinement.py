@@ -1,8 +1,11 @@
 """Proper scores as calibration and refinement: the parts add up, the scale is found."""
 
+import math
+
 import pytest
 import torch
 from known_truth import predictions
+from scipy.optimize import minimize_scalar
 
 from graphcal import metrics
 from graphcal.metrics import inputs
@@ -28,14 +31,22 @@ def test_best_scale_is_the_minimum():
     assert losses[1] == min(losses)
 
 
-def test_many_nodes_are_recalibrated_as_few_are(monkeypatch):
-    """Sums over chunks and one step for each fold, against a fit of each fold; chunks that cut the folds."""
+def test_each_fold_is_recalibrated_with_the_scale_of_the_others():
+    log_probs, y = predictions(3001, C=4, scale=0.6)
+    fold, left = torch.arange(3001) % 5, 0.0
+    for k in range(5):
+        rest = fold != k
+        best = minimize_scalar(lambda s, rest=rest: metrics.nll((s * log_probs[rest]).log_softmax(1), y[rest]), (1, 2))
+        left += float((~rest).sum()) * metrics.nll((best.x * log_probs[~rest]).log_softmax(1), y[~rest]) / 3001
+    assert metrics.calibration_refinement(log_probs, y).nll_refinement == pytest.approx(left, abs=1e-7)
+
+
+def test_chunks_and_single_precision_change_nothing(monkeypatch):
     log_probs, y = predictions(3001, C=4, scale=0.6)
     exact = vars(metrics.calibration_refinement(log_probs, y))
-    monkeypatch.setattr(inputs, "RESAMPLE_UP_TO", 100)
-    monkeypatch.setattr(inputs, "CHUNK", 512)
-    assert vars(metrics.calibration_refinement(log_probs, y)) == pytest.approx(exact, abs=1e-5)
-    assert vars(metrics.calibration_refinement(log_probs.float(), y)) == pytest.approx(exact, abs=2e-5)
+    monkeypatch.setattr(inputs, "CHUNK", 512)  # chunks cut the folds
+    assert vars(metrics.calibration_refinement(log_probs, y)) == pytest.approx(exact, abs=1e-9)
+    assert vars(metrics.calibration_refinement(log_probs.float(), y)) == pytest.approx(exact, abs=2e-6)
 
 
 @pytest.mark.parametrize("scale", [0.05, 0.6, 20.0])
@@ -50,3 +61,4 @@ def test_labels_of_probability_zero_do_not_break_the_scale():
     log_probs = torch.tensor([[0.0, -torch.inf], [-0.5, -0.9327521295671886]]).double().repeat(50, 1)
     y = torch.tensor([0, 1] * 50)
     assert 0.01 <= fold_scales(log_probs, y, 5).min() <= fold_scales(log_probs, y, 5).max() <= 100
+    assert math.isfinite(metrics.calibration_refinement(log_probs.float(), y).nll_refinement)

@@ -77,9 +77,14 @@ def test_a_closing_log_softmax_is_looked_through_and_training_nodes_are_optional
 
     model = Ends()
     shipped = CalibratedModel(model, CALIBRATORS["vs"]().fit(observe(model, GRAPH), on=GRAPH.val_mask))
-    program = export_program(shipped.exportable(), Data(x=GRAPH.x, edge_index=GRAPH.edge_index))
+    program = export_program(shipped, Data(x=GRAPH.x, edge_index=GRAPH.edge_index))
     said = program.module()(x=OTHER.x, edge_index=OTHER.edge_index)
     torch.testing.assert_close(said, shipped(OTHER.x, OTHER.edge_index).detach(), atol=1e-5, rtol=1e-5)
+
+
+def test_a_model_without_calibration_is_refused():
+    with pytest.raises(ValueError, match="got Encoded"):
+        export_program(build(HEADS["GCNConv"]), GRAPH)
 
 
 @needs_lab

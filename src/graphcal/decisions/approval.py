@@ -45,6 +45,7 @@ from graphcal.decisions.thresholds import (
     select_on_average,
     sets_of_draw,
 )
+from graphcal.text import plural
 
 if TYPE_CHECKING:
     from graphcal.core import Calibration, Outputs, Recipe
@@ -210,13 +211,16 @@ def class_table(draw: Draw, approved: Tensor, max_error: float) -> tuple[ClassOu
 
 def doubts(classes: Sequence[ClassOutcome], doubt: Array, max_error: float) -> tuple[str, ...]:
     """Warnings: a target near or above a base rate, probabilities (``doubt`` of the approved) that contradict the labels."""
-    lines = [
-        f"at most {100 * max_error:g} % errors is no protection for {row.name}: only {100 * row.share:.2g} % are of "
-        f"it, and {row.missed:,.0f} of about {row.expected:,.0f} would be decided as something else. "
-        "Select it by name, or ask for fewer errors"
-        for row in classes
-        if row.share < 2 * max_error and row.missed >= 0.05 * row.expected and row.missed >= 1
-    ]
+    lines = []
+    rare = [c for c in classes if c.share < 2 * max_error and c.missed >= 0.05 * c.expected and c.missed >= 1]
+    if rare:
+        worst = max(rare, key=lambda c: c.missed / c.expected)
+        likewise = f", likewise for {plural(len(rare) - 1, 'other class')}" if len(rare) > 1 else ""
+        lines.append(
+            f"at most {100 * max_error:g} % errors is no protection for {worst.name}{likewise}: only "
+            f"{100 * worst.share:.2g} % are of it, and {worst.missed:,.0f} of about {worst.expected:,.0f} would be decided "
+            "as something else. Select it by name, or ask for fewer errors"
+        )
     if len(doubt):
         expected, spread = float(doubt.sum()), float(np.sqrt((doubt * (1 - doubt)).sum()))
         if expected - 4 * spread > max_error * len(doubt):

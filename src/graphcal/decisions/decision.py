@@ -24,6 +24,7 @@ from graphcal.text import Summarized, plural
 Kind = Literal["pool", "future", "average"]
 Bound = Literal["random draw", "random arm", "known chances"]
 SCHEMA = 1  # of decision.json
+CLASSES_SHOWN = 3  # in a summary: those that lose the most members
 
 NOT_RANDOM = "nobody has stated that the labels are a random draw; investigated cases and splits in file order are not"
 
@@ -333,9 +334,12 @@ class Decision(Summarized):
         ]
         if self.recall is not None and self.num_approved:
             rows.append(("Recall", f"{self.recall.text()} of {self.positive_name}"))
-        for row in self.classes:
+        most_missed = sorted(self.classes, key=lambda row: -row.missed)[:CLASSES_SHOWN]
+        for row in (row for row in self.classes if row in most_missed):
             missed = f"{row.missed:,.0f} of about {row.expected:,.0f} members decided as another class"
             rows.append((row.name[:1].upper() + row.name[1:], f"{row.decided:,} decided as it; {missed}"))
+        if len(self.classes) > CLASSES_SHOWN:
+            rows.append(("Other classes", f"{len(self.classes) - CLASSES_SHOWN} lose fewer members; see to_dict()"))
         if self.plan is not None:
             rows.append(("More labels", self._more()))
         if self.guaranteed:

@@ -1,7 +1,9 @@
 """Search the weight decay of the final layer: SCAR's class-centroid level (arXiv:2505.11335, Section 3.1).
 
-The paper advises "a binary search", because a smaller final decay takes a model from under- to over-confident. Read as a method:
-the signed validation gap
+`tune_decay` chooses a decay on validation nodes. `sweep_decay` shows what a decay does to accuracy and confidence.
+
+*Search.* The paper advises "a binary search", because a smaller final decay takes a model from under- to over-confident. Read as
+a method: the signed validation gap
 
     g(lambda) = accuracy - mean confidence        rises with lambda; positive is under-confident
 
@@ -13,14 +15,12 @@ validation NLL or ECE.
 Everything is chosen on validation nodes. ``after`` asks the question that matters before using this: which decay is best once a
 calibrator has been fitted on top?
 
+Candidates train together as replicas, with test labels hidden. With a calibrator on top, each validation node is judged by a fit
+on the other folds (`graphcal.study.held_out`).
+
 Departures: the paper names neither the function that is bisected nor the nodes it is evaluated on.
 
-Candidate decays of the final layer: trained together as replicas, judged on validation nodes only.
-
-A candidate's test labels are blinded before training. With a calibrator on top, each validation node is judged by a fit on the
-other folds (`graphcal.study.held_out`).
-
-What weight decay does to accuracy and confidence, by where it acts (arXiv:2505.11335, Figures on lambda and on global decay).
+*Sweep*, by where the decay acts (arXiv:2505.11335, figures on lambda and on global decay):
 
     final    the final layer only, all others at the training's own decay        the paper's lever
     global   every layer                                                         what people tune otherwise

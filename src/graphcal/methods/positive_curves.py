@@ -46,7 +46,7 @@ class LogOddsCurve(Calibration):
 
 
 class BetweenCurves(Calibration):
-    """A calibration of two classes that reads slope u + shift instead of the log-odds u, and a curve of what it gives."""
+    """A calibration of two classes with a line before it and a curve after it: after(inner(slope u + shift)) for log-odds u."""
 
     slope: float
     shift: float

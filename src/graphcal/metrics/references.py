@@ -191,7 +191,7 @@ def compare_with(
 
 
 def reference_fault(reference: Any) -> str | None:
-    """Fault of a reference read from a file; None if it has none."""
+    """Describe what is wrong with a reference that was read from a file; None if nothing is."""
     if not isinstance(reference, Mapping):
         return f"an object was expected, got {type(reference).__name__}"
     nodes, prior = reference.get("nodes"), reference.get("prior")

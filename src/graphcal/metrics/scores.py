@@ -194,7 +194,7 @@ def mean_scores(several: Sequence[Scores]) -> Scores:
     return Scores(several[0].nodes, **{key: fmean(getattr(s, key) for s in several) for key in OF_SCORES})
 
 
-SMALL = 30  # nodes; fewer are not believed
+SMALL = 30  # nodes; smaller groups do not count
 
 
 def gaps_of(conf: Tensor, right: Tensor, group: Tensor, groups: int, seeds: int = 1) -> tuple[Tensor, Tensor, Tensor]:

@@ -221,9 +221,12 @@ def homogeneous(data: Data | HeteroData, node_type: str | None = None) -> Data:
             data = data.clone()
             data.edge_index = edges_of(data.adj_t)
         return data
-    store = data[type_of(data, node_type)]
-    graph = Data(**{key: store[key] for key in KEPT if key in store}, num_nodes=store.num_nodes)
-    edges = [data[kind].edge_index for kind in data.edge_types if kind[0] == kind[2] == type_of(data, node_type)]
+    node_type = type_of(data, node_type)
+    store = data[node_type]
+    graph = Data(
+        **{key: store[key] for key in KEPT if key in store}, num_nodes=store.num_nodes, observed_type=node_type
+    )
+    edges = [data[kind].edge_index for kind in data.edge_types if kind[0] == kind[2] == node_type]
     if edges:
         graph.edge_index = torch.cat([e if isinstance(e, Tensor) else edges_of(e) for e in edges], 1)
     return graph
@@ -296,7 +299,7 @@ def _graph_of_dicts(x: Any, edges: dict[Any, Tensor], node_type: str | None) -> 
     types = list(x) if isinstance(x, dict) else []
     if node_type is None:
         raise ValueError(
-            f"the model was called with dicts: CalibratedModel(..., node_type=) one of {', '.join(map(str, types))}"
+            f"The model was called with dicts. Pass CalibratedModel(..., node_type=), one of {', '.join(map(str, types))}."
         )
     among = [e for kind, e in edges.items() if kind[0] == kind[-1] == node_type]
     features = x.get(node_type) if isinstance(x, dict) else None

@@ -1,4 +1,4 @@
-"""A model card in Markdown from the record of a run: what was trained, how honest its confidence is, what may be decided with it.
+"""Write a model card in Markdown from results.json: training, calibration error, and the backtest of decisions.
 
 It starts with the YAML block that Hugging Face reads (``model-index``: https://huggingface.co/docs/hub/model-cards), so the file
 can be the README.md of a model repository. Values are JSON, which YAML contains.

@@ -164,14 +164,14 @@ def advices(results: dict[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-def drawn(method: dict[str, Any], training: bool, unit: str) -> dict[str, Any]:
+def chart_data(method: dict[str, Any], training: bool, unit: str) -> dict[str, Any]:
     """Data of one method for the page's script, positions and groups in words."""
     changed = [{**node, "why": wording.place_text(node, training)} for node in (method.get("changed") or [])[:CHANGED]]
     worst = wording.slice_text(method["worst"], unit) if method.get("worst") else None
     return {**{key: method[key] for key in DRAWN if method.get(key)}, "worst": worst, "changed": changed}
 
 
-def named(value: Any) -> str:
+def setting_text(value: Any) -> str:
     """A setting as text; one that has settings of its own by its name and them."""
     if not isinstance(value, dict):
         return str(value)
@@ -195,7 +195,9 @@ def run_facts(results: dict[str, Any]) -> list[tuple[str, str]]:
         if isinstance(seeds, list)
         else seeds,
         "Binning": f"{results.get('bins', 20)} equal-width bins (lo, hi], 0 and 1 included",
-        "Training": ", ".join(f"{k} {named(v)}" for k, v in (results.get("training") or {}).items() if v is not None),
+        "Training": ", ".join(
+            f"{k} {setting_text(v)}" for k, v in (results.get("training") or {}).items() if v is not None
+        ),
         "Versions": ", ".join(f"{k} {v}" for k, v in (results.get("versions") or {}).items()),
         "Command": results.get("command"),
     }
@@ -247,7 +249,7 @@ def build(results: dict[str, Any]) -> str:
     ]
     nodes, seeds = results.get("nodes"), results.get("seeds")
     training = bool(nodes.get("train", True)) if isinstance(nodes, dict) else True
-    pictures = {k: drawn(m, training, wording.unit_of(results)) for k, m in methods.items() if m.get("binnings")}
+    pictures = {k: chart_data(m, training, wording.unit_of(results)) for k, m in methods.items() if m.get("binnings")}
     labels = {k: wording.label(k, m) for k, m in methods.items()}
     before = wording.before_name(methods)
     first = methods[next(iter(pictures))] if pictures else {}

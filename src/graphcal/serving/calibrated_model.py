@@ -124,6 +124,8 @@ class CalibratedModel(nn.Module):
             self._check_context(context)
         self.register_buffer("_context", context, persistent=False)
         self._train_mask = train_mask
+        if node_type is None and isinstance(calibration.fitted_on.get("node_type"), str):
+            node_type = calibration.fitted_on["node_type"]
         self._pick, self._node_type, self._as_graph = pick, node_type, as_graph
         self.eval()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -76,8 +76,18 @@ def example_of(data: Data) -> tuple[dict[str, Tensor], dict[str, dict[int, Any]]
     return given, {name: sizes[name] for name in given}
 
 
-def export_program(model: Exportable, data: Data) -> torch.export.ExportedProgram:
-    """``torch.export`` of ``calibrated.exportable()``, traced on ``data``, for graphs of any size.
+def exportable_of(model: nn.Module) -> Exportable:
+    """The exportable form of a `CalibratedModel`, or the module itself if it has that form."""
+    if isinstance(model, Exportable):
+        return model
+    make: Callable[[], Exportable] | None = getattr(model, "exportable", None)
+    if make is None:
+        raise ValueError(f"Only a CalibratedModel can be exported, got {type(model).__name__}.")
+    return make()
+
+
+def export_program(model: nn.Module, data: Data) -> torch.export.ExportedProgram:
+    """``torch.export`` of a `CalibratedModel`, traced on ``data``, for graphs of any size.
 
     Its inputs are what ``data`` has of ``x``, ``edge_index``, ``train_mask`` and ``edge_weight``.
 
@@ -86,21 +96,22 @@ def export_program(model: Exportable, data: Data) -> torch.export.ExportedProgra
     >>> data, other = graphcal.example().graph, graphcal.example(400, seed=1).graph
     >>> model = GCN(data.num_features, 16, 2, 5)
     >>> calibrated = graphcal.CalibratedModel(model, graphcal.SCAR().fit(graphcal.observe(model, data), on=data.val_mask))
-    >>> program = export_program(calibrated.exportable(), data)
+    >>> program = export_program(calibrated, data)
     >>> program.module()(x=other.x, edge_index=other.edge_index, train_mask=other.train_mask).shape
     torch.Size([400, 5])
     """
     inputs, sizes = example_of(data)
-    return torch.export.export(model, (), kwargs=inputs, dynamic_shapes=sizes)
+    return torch.export.export(exportable_of(model), (), kwargs=inputs, dynamic_shapes=sizes)
 
 
-def export_onnx(model: Exportable, data: Data, path: str | os.PathLike[str]) -> Path:
+def export_onnx(model: nn.Module, data: Data, path: str | os.PathLike[str]) -> Path:
     """The same as an ONNX file; needs the packages onnx and onnxscript (``pip install graphcal[onnx]``)."""
     try:
         import onnxscript  # noqa: F401
     except ImportError:
         raise ValueError("export_onnx needs the packages onnx and onnxscript: pip install 'graphcal[onnx]'") from None
     inputs, sizes = example_of(data)
+    model = exportable_of(model)
     with quiet_exporter():
         program = torch.onnx.export(model, (), kwargs=inputs, dynamic_shapes=sizes, dynamo=True, verbose=False)
     if program is None:
@@ -112,9 +123,10 @@ def export_onnx(model: Exportable, data: Data, path: str | os.PathLike[str]) -> 
 @contextmanager
 def quiet_exporter() -> Iterator[None]:
     """Silence what the exporter reports about packages and functions that are not ours: torchvision, deprecated trees."""
-    exporter = logging.getLogger("torch.onnx")
-    level = exporter.level
-    exporter.setLevel(logging.ERROR)
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnx_ir", "onnxscript", "onnx")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             for category in (DeprecationWarning, FutureWarning):
@@ -123,4 +135,5 @@ def quiet_exporter() -> Iterator[None]:
                 warnings.filterwarnings("ignore", module=rf"{module}\.")
             yield
     finally:
-        exporter.setLevel(level)
+        for logger, level in zip(loggers, levels):
+            logger.setLevel(level)

@@ -102,7 +102,7 @@ def _neo4j_check(schema: pa.Schema, path: Path, classes: bool) -> None:
         )
     if not classes:
         raise ValueError(
-            f"{path}: predictedProbabilities has the order of the model's classes, which need not be 0, 1, 2, ...: say it with "
+            f"{path}: predictedProbabilities has the order of the model's classes, which need not be 0, 1, 2, ...: give it with "
             "--classes (in Python, model.classes() of the Graph Data Science client)"
         )
 

@@ -145,6 +145,26 @@ def test_a_row_whose_marks_are_not_known_is_not_lost_but_refused(tmp_path: Path)
 
 
 @pytest.mark.slow
+def test_two_parts_of_a_list_say_what_the_whole_says(tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    like = {
+        "kind": "list",
+        "against": "ts",
+        "summary": {"metrics": ["nll"], "tested": ["nll"]},
+    }
+    publish(part(**like).table(), "all", whole)
+    publish(part("backbone=gat", **like).table(), "gat", parts)
+    kept = (parts / "small-runs.csv").read_text().splitlines()[1:]
+    publish(part("backbone=gcn,sage", **like).table(), "others", parts)
+    publish(part("backbone=gat", runs=1, **like).table(), "fewer runs", parts)
+    assert said((parts / "small.md").read_text()) == said((whole / "small.md").read_text())
+    for file in sorted(path.name for path in whole.iterdir() if path.suffix in (".csv", ".svg")):
+        assert (parts / file).read_text() == (whole / file).read_text(), file
+    assert set(kept) <= set((parts / "small-runs.csv").read_text().splitlines())
+    assert (parts / "small-against.csv").exists()
+
+
+@pytest.mark.slow
 def test_a_figure_is_published_whole(tmp_path: Path) -> None:
     publish(part("backbone=gat", kind="runtime").table(), "gat", tmp_path)
     with pytest.raises(ValueError, match="a preset of the kind runtime is published whole: nothing was written"):

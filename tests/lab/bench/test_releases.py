@@ -218,6 +218,13 @@ def test_the_leaderboard_orders_by_nll_on_the_next_release_and_tests_paired_diff
     assert words[0][11] == "3/5, 0/0"  # 5 % exactly is kept
 
 
+def test_a_method_with_more_runs_than_the_others_is_compared_on_theirs():
+    extra = [{**line, "split": str(int(line["split"]) + 5), "nll": "0.5"} for line in lines_with({"c": 0.0})]
+    grid = leaderboard(lines_with({"a": 1.2, "b": 1.0, "c": 1.1}) + extra)
+    words = [[cell.words for cell in row] for row in grid.body]
+    assert [row[1:3] for row in words] == [["b", "5"], ["c", "5"], ["a", "5"]]
+
+
 def test_values_are_paired_by_backbone_and_split():
     data = ServedLines(lines_with({"a": 1.0}))
     assert data.values("a", "all", "nll")["d", "sage", "3"] == pytest.approx(1.03)

@@ -14,6 +14,7 @@ from graphcal.lab import load
 from graphcal.lab.datasets import debian
 from graphcal.lab.datasets.catalog import check, entry
 from graphcal.lab.datasets.debian import build_release, match_nodes, named_release, read_release, save_release
+from graphcal.lab.training import Training, train
 
 BY_HAND = (
     stanza("b-lib", "libs", "a-game (>= 1), c:any | not-here, b-lib", Installed_Size="7")
@@ -32,6 +33,7 @@ Description-en: betabetabetabetabetabeta
 
 Package: a-game
 Description-en: none of these
+
 """
 
 
@@ -101,6 +103,44 @@ def test_a_saved_release_reads_back_and_loads_by_name(tmp_path, monkeypatch):
     assert int(sum(part.int() for part in parts).max()) == 1
 
 
+def test_a_section_that_is_gone_stays_a_class_and_a_new_one_is_named(tmp_path, monkeypatch):
+    reference = _built(tmp_path, 0)
+    packages, _ = synthetic_index(300, 100)
+    stanzas = [part + "\n\n" for part in packages.split("\n\n") if part and "Section: web" not in part]
+    (tmp_path / "P").write_text(
+        "".join(stanzas[:-20]) + "".join(stanzas[-20:]).replace("Section: libs", "Section: novel")
+    )
+    release = build_release(tmp_path / "P", reference=reference)
+    save_release(tmp_path / "debian-later.npz", release)
+    monkeypatch.setenv("GRAPHCAL_DATA", str(tmp_path))
+    assert int(release.graph.labels.max()) == 2  # web is the last of four sections
+    assert release.graph.num_classes == named_release("debian-later").graph.num_classes == 4
+    data = load("debian-later")
+    assert data.num_classes == 4
+    assert train(data, "mlp", Training(epochs=1, hidden_channels=4), [0])[0].outputs.num_classes == 4
+    notes = " ".join(release.notes)
+    assert "no package is in web" in notes
+    assert "novel" in notes
+
+
+def test_packages_that_are_listed_again_are_counted(index, reference):
+    assert any(note.startswith("1 packages are listed again") for note in build_release(*index, reference).notes)
+
+
+def test_blank_lines_end_a_package_and_a_file_that_is_cut_off_is_refused(tmp_path, index, reference):
+    text = index[0].read_text()
+    spaced = tmp_path / "spaced"
+    spaced.write_text(text.replace("\n\n", "\n \t\n"))
+    assert np.array_equal(
+        build_release(spaced, index[1], reference).directed, build_release(*index, reference).directed
+    )
+    for end in range(1, len(text) - 1, 7):
+        spaced.write_text(text[:end])
+        if not text[:end].endswith("\n\n"):
+            with pytest.raises(ValueError, match="cut off|not a package name|Field: value"):
+                build_release(spaced, index[1], reference)
+
+
 def test_new_nodes_are_those_whose_name_is_new(tmp_path):
     old, new = (_built(tmp_path, first) for first in (0, 100))
     at = match_nodes(old, new)
@@ -138,12 +178,16 @@ def test_releases_with_other_words_are_not_compared(tmp_path, index, reference):
         (b"\xff\xfe\x00", "line 1: not UTF-8"),
         (b"just text\n", "line 1: expected `Field: value`"),
         (b" continued\n", "line 1: expected"),
-        (b"Section: libs\n", "package 1: '' is not a package name"),
-        (b"Package: ../x\n", "'../x' is not a package name"),
-        (b"Package: a\nSource:  \nSection: libs\n", "Source is empty"),
-        (b"Package: a\nSection: unheard\n", "none of its 1 packages"),
-        (b"Package: a\nSection: libs\nInstalled-Size: -3\n", "Installed-Size is '-3'"),
-        (b"Package: a\nSection: libs\nInstalled-Size: 99999999999\n", "Installed-Size"),
+        (b"Section: libs\n\n", "package 1: '' is not a package name"),
+        (b"Package: a\nSection: libs\nDepends: c, d", "ends inside a package"),
+        (b"Package: a\nSection: libs\nDepends: c\n", "ends inside a package"),
+        (b"Package: a\nSection: libs\nSection: web\n\n", "line 3: the field Section is twice"),
+        (b"Package: a\nSection: libs\nPackage: b\n\n", "line 3: the field Package is twice"),
+        (b"Package: ../x\n\n", "'../x' is not a package name"),
+        (b"Package: a\nSource:  \nSection: libs\n\n", "Source is empty"),
+        (b"Package: a\nSection: unheard\n\n", "none of its 1 packages"),
+        (b"Package: a\nSection: libs\nInstalled-Size: -3\n\n", "Installed-Size is '-3'"),
+        (b"Package: a\nSection: libs\nInstalled-Size: 99999999999\n\n", "Installed-Size"),
         (b"Package: a\nDepends: " + b"b, " * 400_000, "line 2: longer"),
     ],
 )
@@ -164,7 +208,7 @@ def test_a_bomb_is_refused_before_it_fills_memory(tmp_path, reference, monkeypat
 
 def test_descriptions_of_another_release_are_refused(index, reference, tmp_path):
     other = tmp_path / "other"
-    other.write_text("Package: zzz\nDescription-en: text\n")
+    other.write_text("Package: zzz\nDescription-en: text\n\n")
     with pytest.raises(ValueError, match="describes no package"):
         build_release(index[0], other, reference)
 

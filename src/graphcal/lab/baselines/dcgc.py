@@ -1,6 +1,6 @@
 """DCGC, data-centric graph calibration (Yang et al., WWW 2024): repair the graph, run the model again, then calibrate.
 
-An edge between nodes the model takes for alike should weigh more. With z and p of the frozen model,
+An edge between nodes with similar predictions should weigh more. With z and p of the frozen model,
 
     w_uv = relu(MLP([z_u; z_v])) / ( ||q_u - q_v||_2 + a )        q = softmax(b p)        a = 0.5, b = 10
 

@@ -7,7 +7,7 @@
                those of other installed packages
     define     a method: training overrides + recipe
     set        rules {where, ...} applied in order to the slots they match: settings published for one dataset, say
-    published  what a paper printed, mean and sd, and ``remark`` on it (`graphcal.lab.bench.presets`)
+    published  what a paper printed, mean and sd, and remarks on it (see below)
     beside     metrics that are shown below, each in a grid of its own with its own paired tests
     reasons    why a dataset may be missing, printed in the place of its numbers when it cannot be loaded
 

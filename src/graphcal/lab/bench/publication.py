@@ -5,8 +5,8 @@
     graphcal bench pages results                                 # pages and figures anew, from the CSV files alone
 
 A row that stands in the folder goes only for one with at least as many runs. The lines of a row that stays are the same in
-every CSV file; the page is written anew from them, with the marks of NAME-tests.csv. Only a table can be put together so: a list
-or a figure is published whole, and one that would lose a row is refused.
+every CSV file; the page is written anew from them, with the marks of NAME-tests.csv or the differences of NAME-against.csv.
+Tables and lists can be put together so. A figure is published whole, and one that would lose a row is refused.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def kept_rows(table: Table, folder: Path) -> list[Row]:
         return []
     preset, here = table.preset, {_place(row): row.runs for row in table.rows}
     kept = [row for row in read_table(folder, preset).rows if row.runs > here.get(_place(row), 0)]
-    if not kept or (preset.kind == "table" and all(row.same_nodes for row in kept)):
+    if not kept or preset.kind == "list" or (preset.kind == "table" and all(row.same_nodes for row in kept)):
         return kept
     why = f"a preset of the kind {preset.kind} is published whole"
     if preset.kind == "table":

@@ -1,12 +1,13 @@
 """Page, figures and CSV of a preset that serves the next release, all from the lines of NAME-windows.csv.
 
-Means are over backbones and splits. Leaderboard: ordered by NLL on release t + 1 as saved, methods with fewer runs last; p is the
-exact sign-change test of the differences to the leader, one per backbone and split, Holm over the methods. The splits share a
-graph: p says how the order depends on splits and backbones, not how it carries over to other graphs.
+Means are over backbones and splits, those that most methods have. Leaderboard: ordered by NLL on release t + 1 as saved, methods
+with fewer runs last; p is the exact sign-change test of the differences to the leader, one per backbone and split, Holm over the
+methods. The splits share a graph: p says how the order depends on splits and backbones, not how it carries over to other graphs.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -54,11 +55,15 @@ def csv_of(lines: Sequence[Line]) -> str:
 
 
 class ServedLines:
-    """Lines by method; values of one window are paired by backbone and split."""
+    """Lines by method, of the runs that most methods have; values of one window are paired by backbone and split."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
-        self.lines = lines
-        self.methods = list(dict.fromkeys(line["method"] for line in lines))
+        runs: dict[str, set[tuple[str, str, str]]] = {}
+        for line in lines:
+            runs.setdefault(line["method"], set()).add(_run_of(line))
+        usual = Counter(map(frozenset, runs.values())).most_common(1)[0][0] if runs else frozenset()
+        self.methods = list(runs)
+        self.lines = [line for line in lines if _run_of(line) in usual]  # means of other runs cannot be compared
         self.backbones = list(dict.fromkeys(line["backbone"] for line in lines))
 
     def values(
@@ -66,7 +71,7 @@ class ServedLines:
     ) -> dict[tuple[str, str, str], float]:
         """Value of each graph, backbone and split."""
         return {
-            (line["dataset"], line["backbone"], line["split"]): float(line[column])
+            _run_of(line): float(line[column])
             for line in self.lines
             if line["method"] == method
             and line["window"] == window
@@ -90,6 +95,10 @@ class ServedLines:
             for line in self.lines
             if line["method"] == method and line["window"] == window and line["labels"] == "0" and line[column]
         ]
+
+
+def _run_of(line: Line) -> tuple[str, str, str]:
+    return line["dataset"], line["backbone"], line["split"]
 
 
 def _percent(value: float | None, digits: int = 1) -> str:
@@ -139,18 +148,8 @@ def survival(lines: Sequence[Line]) -> Grid:
         refit += [_percent(data.mean(m, "new", "ece", k)) for k in NEW_LABELS[1:]]
         body.append(cells([m, *nll, *ece, *refit]))
     header = [
-        "method",
-        "NLL now",
-        "old",
-        "new",
-        "ECE % now",
-        "old",
-        "new",
-        "NLL new, 100 labels",
-        "500",
-        "ECE % new, 100",
-        "500",
-    ]
+        "method", "NLL now", "old", "new", "ECE % now", "old", "new", "NLL new, 100 labels", "500", "ECE % new, 100", "500",
+    ]  # fmt: skip
     return Grid(header, body)
 
 
@@ -239,29 +238,12 @@ def estimated(lines: Sequence[Line]) -> Grid:
                 distance, naive = (fmean(abs(v[k] - truth[k]) for k in middle) for v in (middle, conf))
                 width = fmean(high[k] - low[k] for k in middle)
                 means = [_percent(fmean(v[k] for k in middle)) for v in (truth, middle)]
-                body.append(
-                    cells(
-                        [
-                            m,
-                            window,
-                            *means,
-                            _percent(width),
-                            f"{held}/{len(middle)}",
-                            _percent(distance),
-                            _percent(naive),
-                        ]
-                    )
-                )
+                counts = [_percent(width), f"{held}/{len(middle)}", _percent(distance), _percent(naive)]
+                body.append(cells([m, window, *means, *counts]))
     header = [
-        "method",
-        "window",
-        "accuracy %",
-        "estimate %",
-        "width, points",
-        "interval holds",
-        "error, points",
+        "method", "window", "accuracy %", "estimate %", "width, points", "interval holds", "error, points",
         "mean confidence, error",
-    ]
+    ]  # fmt: skip
     return Grid(header, body, (0, 1))
 
 

@@ -1,4 +1,4 @@
-"""``graphcal explain``: why does this node have this confidence?"""
+"""``graphcal explain``: explain a node's confidence by the training nodes."""
 
 from __future__ import annotations
 
@@ -124,9 +124,8 @@ def _show(explanation: Explanation, title: str) -> None:
         )  # fmt: skip
     console.print(pushes)
     console.print(
-        f"\nEffective decay {explanation.effective_decay:.2g}; coefficients corrected by {explanation.correction:.0%} of the "
-        "paper's; "
-        f"{explanation.unexplained:.2%} of this node's logits not explained.",
+        f"\nEffective decay {explanation.effective_decay:.2g}; coefficients corrected by {explanation.correction:.0%} of "
+        f"the paper's; {explanation.unexplained:.2%} of this node's logits not explained.",
         style="dim",
     )
 

@@ -40,6 +40,7 @@ class GraphArrays:
     features: sp.csr_matrix  # (N, D) float32
     labels: np.ndarray  # (N,)
     splits: Mapping[str, np.ndarray] = field(default_factory=dict)
+    named_classes: int = 0  # where the classes have names: their number; a class may have no node
 
     @property
     def num_nodes(self) -> int:
@@ -47,7 +48,7 @@ class GraphArrays:
 
     @property
     def num_classes(self) -> int:
-        return int(self.labels.max()) + 1
+        return max(self.named_classes, int(self.labels.max()) + 1)
 
     @property
     def labelled(self) -> np.ndarray:

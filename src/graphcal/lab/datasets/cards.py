@@ -67,18 +67,8 @@ class DatasetCard:
 
 def listing(root: str | os.PathLike[str] | None = None) -> list[Listed]:
     """Every named dataset, its size, and where it is now; opens no graph."""
-    rows = []
-    for name, catalog_entry in NAMES.items():
-        local = at_hand(name, root)
-        here = local[1] if local else ""
-        sizes = (
-            catalog_entry.num_nodes,
-            catalog_entry.num_edges,
-            catalog_entry.num_features,
-            catalog_entry.num_classes,
-        )
-        rows.append(Listed(name, *sizes, catalog_entry.protocol, here))
-    return rows
+    local = {name: at_hand(name, root) for name in NAMES}
+    return [Listed(name, *one.sizes, one.protocol, (local[name] or ("", ""))[1]) for name, one in NAMES.items()]
 
 
 def card(name: str, root: str | os.PathLike[str] | None = None) -> DatasetCard:

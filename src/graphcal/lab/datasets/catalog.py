@@ -1,9 +1,9 @@
-"""The graphs that have a name: their sizes, what is usual for them, and where they come from.
+"""Catalogue of the named graphs: sizes, usual protocols, and where each file comes from.
 
 `num_edges` counts directed entries, both directions stored, self loops and repeats removed. Every count is asserted when a
 graph is loaded, so a changed file upstream is an error and never a silently different experiment.
 
-Sources are tried in order, and the one used is said:
+Sources are tried in this order; the data's notes name the one used:
 
 1. embedded in the package (citeseer)
 2. `GRAPHCAL_DATA`: a folder of NAME.npz in the layout of `arrays`
@@ -31,8 +31,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from graphcal.files import read_toml
 from graphcal.lab.datasets._fetch import download_of, fetch
-from graphcal.lab.datasets.arrays import GraphArrays, digest, load_npz, save_npz
+from graphcal.lab.datasets.arrays import GraphArrays, digest, load_npz, require_arrays, save_npz
 from graphcal.plugins import choices
 
 
@@ -52,93 +53,18 @@ class CatalogEntry:
     content: str | None = None  # `arrays.digest` of the graph; None where we could not see it ourselves
     mirrored: bool = False  # `content` was seen in another repository's copy: a difference is said, not refused
 
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Nodes, edges, features, classes."""
+        return self.num_nodes, self.num_edges, self.num_features, self.num_classes
 
-_PLANETOID = ("Planetoid, Yang et al. 2016 (arXiv:1603.08861)", "MIT (repository kimiyoung/planetoid); data of LINQS")
-_GEOM = ("geom-gcn, Pei et al. 2020 (arXiv:2002.05287)", "MIT (repository yandex-research/heterophilous-graphs)")
-_FILTERED = ("Platonov et al. 2023 (arXiv:2302.11640), repeated nodes removed", _GEOM[1])
-_SHCHUR = ("Shchur et al. 2018 (arXiv:1811.05868)", "MIT (repository shchur/gnn-benchmark)")
-_CORAFULL = ("Bojchevski & Günnemann 2018 (arXiv:1707.03815)", "MIT (repository abojchevski/graph2gauss)")
-_GRAPHDATA = ("the collection EdisonLeeeee/GraphData", "MIT (repository EdisonLeeeee/GraphData)")
-_CORA_ML = ("Bojchevski & Günnemann 2018 (arXiv:1707.03815)", _GRAPHDATA[1])
-_TOLOKERS = ("Platonov et al. 2023 (arXiv:2302.11640)", _GEOM[1])
-_PAGES = ("Facebook page network, MUSAE, Rozemberczki et al. 2021 (arXiv:1909.13021)", "GPL-3.0 (repository MUSAE)")
-_DEBIAN = ("package index of the Debian release, main, amd64", "free metadata of the Debian project")
-_LINKX = ("LINKX, Lim et al. 2021 (arXiv:2110.14446), on ogbn-arxiv (arXiv:2005.00687)", "ODC-BY (OGB)")
 
-NAMES: Mapping[str, CatalogEntry] = MappingProxyType(
-    {
-        "cora": CatalogEntry(
-            2708, 10556, 1433, 7, "public", *_PLANETOID, row_normalise=True,
-            content="8077cc21639fefbfd15db55ed7bb3d3af119e62f1ed38e0aabc4995abe51c6b0",
-        ),
-        "citeseer": CatalogEntry(
-            3327, 9104, 3703, 6, "public", *_PLANETOID, row_normalise=True,
-            content="efe1eb5a359d66f4b0a5f4d31f605aa6529f87f27525d9c2a583e8b7a1139f55",
-        ),
-        "pubmed": CatalogEntry(
-            19717, 88648, 500, 3, "public", *_PLANETOID, row_normalise=True,
-            content="6518889d008a3b89821cdba036c0376c64b90165652a0941ebce32c89d06bd68",
-        ),
-        "corafull": CatalogEntry(19793, 126842, 8710, 70, "cagcn", *_CORAFULL, counts=True),
-        "chameleon": CatalogEntry(
-            2277, 62742, 2325, 5, "geom-gcn", *_GEOM,
-            content="f6e7b21bac710f1c833907e85d8e7ddc7c626493e59d75500fbf87b6d146006b",
-        ),
-        "squirrel": CatalogEntry(
-            5201, 396706, 2089, 5, "geom-gcn", *_GEOM,
-            content="257d020bf76d18b00b1889b0071430dd55419bde284fbda4fcbf8cecd07f211d",
-        ),
-        "chameleon-filtered": CatalogEntry(
-            890, 17708, 2325, 5, "geom-gcn", *_FILTERED,
-            content="2f2fec187409a3e133a6e8062efab868249f9d6d5dc533d262b0e07998f7813f",
-        ),
-        "squirrel-filtered": CatalogEntry(
-            2223, 93996, 2089, 5, "geom-gcn", *_FILTERED,
-            content="7f570995f8bc402184ebdd76bd75c40a659239aa44314c715299aff3f31063e7",
-        ),
-        "arxiv-year": CatalogEntry(169343, 2315598, 128, 5, "linkx", *_LINKX),
-        "computers": CatalogEntry(
-            13752, 491722, 767, 10, "per-class", *_SHCHUR, mirrored=True,
-            content="ad58a9a563042102b3031f4b0a3be8fbc7313c92a1f0388e719c74f4fcb7eec7",
-        ),
-        "photo": CatalogEntry(
-            7650, 238162, 745, 8, "per-class", *_SHCHUR, mirrored=True,
-            content="7bbbaf5556ddc72db47aeaceb91c8ec55f502bd2c45e42783dee714b2354d515",
-        ),
-        "cs": CatalogEntry(
-            18333, 163788, 6805, 15, "per-class", *_SHCHUR, mirrored=True, counts=True,
-            content="683a15164cb04c747c1c393e49891fa4d11eb67a03d310540858134b967fe8a6",
-        ),
-        "physics": CatalogEntry(
-            34493, 495924, 8415, 5, "per-class", *_SHCHUR, mirrored=True, counts=True,
-            content="9b8c0407dd4b8697f95cca13c0275b39f07ef14c065ad9932e09cb87acc4a1e7",
-        ),
-        "cora_ml": CatalogEntry(
-            2995, 16316, 2879, 7, "per-class", *_CORA_ML, mirrored=True,
-            content="73cab5791080ebcc28996e6147c6ee6cb7d57fd381eed4d98a473f472a2f23c2",
-        ),
-        "facebook_pages": CatalogEntry(
-            22470, 341646, 4714, 4, "per-class", *_PAGES,
-            content="0574a161a4710e064638240cdfcde7b6c43f04c1441629d7c9d17d6a87449591",
-        ),
-        "blogcatalog": CatalogEntry(
-            5196, 343486, 8189, 6, "per-class", *_GRAPHDATA, row_normalise=True, counts=True,
-            content="086f80dba5e6183f722ad14ff8a1c5af1f3fffbb05a7b42c1dc2777769a8bffa",
-        ),
-        "tolokers": CatalogEntry(
-            11758, 1038000, 10, 2, "per-class", *_TOLOKERS,
-            content="47fc72a3389b6062b51c406ef07ce265a852f834efa3939aa038dd9ce433e0ae",
-        ),
-        "debian-bullseye": CatalogEntry(
-            57727, 514560, 2000, 51, "release", *_DEBIAN,
-            content="5c8261513c58349c29fc59c7deaa2971c17b44c4b72fe10e1db2111adb55a3da",
-        ),
-        "debian-bookworm": CatalogEntry(
-            62685, 567184, 2000, 51, "release", *_DEBIAN,
-            content="fc6b7456a46f2a77ae68498eef10f9dd35d0b48a8752d28baf9ebbf41a38aa3a",
-        ),
-    }
-)  # fmt: skip
+def _read_entries() -> dict[str, CatalogEntry]:
+    tables = read_toml(Path(__file__).with_name("data") / "graphs.toml")
+    return {name: CatalogEntry(*table.pop("sizes"), **table) for name, table in tables.items()}
+
+
+NAMES: Mapping[str, CatalogEntry] = MappingProxyType(_read_entries())
 
 
 def entry(name: str) -> CatalogEntry:
@@ -186,8 +112,7 @@ def at_hand(name: str, root: str | os.PathLike[str] | None = None) -> tuple[Path
 
 def check(name: str, graph: GraphArrays, where: str) -> GraphArrays:
     """Assert the counts the catalogue knows."""
-    catalog_entry = entry(name)
-    expected = (catalog_entry.num_nodes, catalog_entry.num_edges, catalog_entry.num_features, catalog_entry.num_classes)
+    expected = entry(name).sizes
     actual = (graph.num_nodes, graph.edge_index.shape[1], graph.features.shape[1], graph.num_classes)
     if any(wanted not in (0, count) for wanted, count in zip(expected, actual)):  # 0: not listed
         raise ValueError(f"{name} from {where}: (nodes, edges, features, classes) are {actual}, expected {expected}")
@@ -208,12 +133,14 @@ def check_content(name: str, graph: GraphArrays, where: str) -> str:
 
 def find(name: str, root: str | os.PathLike[str] | None = None) -> tuple[GraphArrays, str]:
     """The graph and the source it came from."""
-    entry(name)
-    here = at_hand(name, root)
+    catalog_entry, here = entry(name), at_hand(name, root)
     if here is not None:
         path, kind = here
         source = "embedded in graphcal" if kind == "embedded" else f"{kind} ({path})"
-        return check(name, load_npz(path), str(path)), source
+        graph = load_npz(path)
+        if catalog_entry.protocol == "release":  # a section may have no package in this release
+            graph = replace(graph, named_classes=len(require_arrays(path, ("class_names",))["class_names"]))
+        return check(name, graph, str(path)), source
     cache = cache_folder(root)
     try:
         graph, source = _from_download(name, cache)

@@ -22,7 +22,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -84,11 +84,13 @@ def build_release(
     reference : Release, optional
         The release whose vocabulary and classes are used. Without it they come from this index.
     """
-    stanzas = dict(_packages(Path(packages)))  # of a package listed twice, the last
+    listed = list(_packages(Path(packages)))
+    stanzas = dict(listed)  # of a package listed twice, the last
     if not stanzas:
         raise ValueError(f"{packages}: no package in it. Expected a Packages file of a Debian release.")
     texts = {name: stanza.get("Description", "") for name, stanza in stanzas.items()}
-    notes = []
+    repeats = len(listed) - len(stanzas)
+    notes = [f"{repeats:,} packages are listed again, and the last entry counts"] if repeats else []
     if descriptions is None:
         notes.append("features come from the descriptions in the index: pass Translation-en for the full ones")
     else:
@@ -106,14 +108,15 @@ def build_release(
     nodes = sorted(name for name, stanza in stanzas.items() if stanza.get("Section", "") in numbers)
     if not nodes:
         raise ValueError(f"{packages}: none of its {len(stanzas):,} packages is in a section of the reference release.")
-    notes.append(f"{len(stanzas) - len(nodes):,} of {len(stanzas):,} packages are in other sections and left out")
     labels = np.array([numbers[stanzas[name]["Section"]] for name in nodes], dtype=np.int64)
+    notes += _section_notes(stanzas, class_names, np.bincount(labels, minlength=len(class_names)))
     directed = _dependencies(nodes, stanzas)
     graph = GraphArrays(
         undirected(directed[0].astype(np.int64), directed[1].astype(np.int64), len(nodes)),
         _features([texts[name] for name in nodes], [word.decode() for word in vocabulary]),
         labels,
         {"self_loops": np.zeros(0, np.int32)},
+        len(class_names),
     )
     sources = [stanzas[name].get("Source", name).split()[0] for name in nodes]
     order = {source: number for number, source in enumerate(sorted(set(sources)))}
@@ -127,6 +130,22 @@ def build_release(
         vocabulary,
         tuple(notes),
     )
+
+
+def _section_notes(stanzas: Mapping[str, Mapping[str, str]], class_names: np.ndarray, counts: np.ndarray) -> list[str]:
+    """Say which sections are left out, and which classes have no package; ``counts`` (C,) are packages per class."""
+    classes = {name.decode() for name in class_names}
+    others = Counter(stanza.get("Section") or "no section" for stanza in stanzas.values())
+    left_out = [(section, count) for section, count in others.most_common() if section not in classes]
+    notes = []
+    if left_out:
+        total = sum(count for _, count in left_out)
+        largest = ", ".join(f"{section} {count:,}" for section, count in left_out[:3])
+        notes.append(f"{total:,} of {len(stanzas):,} packages are in other sections and left out, most in {largest}")
+    if not counts.all():
+        empty = ", ".join(name.decode() for name in class_names[counts == 0])
+        notes.append(f"no package is in {empty}")
+    return notes
 
 
 def save_release(path: str | os.PathLike[str], release: Release) -> None:
@@ -148,7 +167,8 @@ def read_release(path: str | os.PathLike[str]) -> Release:
             raise ValueError(f"{path}: {key} has shape {parts[key].shape}, expected ({size},)")
     check_ids(parts["source_of"], nodes, path, "source_of")
     check_edge_index(parts["directed"], nodes, path)
-    if graph.num_classes > len(parts["class_names"]):
+    graph = replace(graph, named_classes=len(parts["class_names"]))
+    if graph.num_classes > graph.named_classes:
         raise ValueError(f"{path}: {graph.num_classes} classes among the labels, {len(parts['class_names'])} names")
     ends = parts["directed"].astype(np.int64)
     if not np.array_equal(undirected(ends[0], ends[1], nodes), graph.edge_index):
@@ -202,7 +222,7 @@ def read_stanzas(path: Path) -> Iterator[dict[str, str]]:
                 line = raw.decode("utf-8").rstrip("\r\n")
             except UnicodeDecodeError:
                 raise ValueError(f"{path}, line {number}: not UTF-8 text.") from None
-            if not line:
+            if not line.strip(" \t"):
                 if stanza:
                     yield stanza
                 stanza, key = {}, ""
@@ -213,10 +233,12 @@ def read_stanzas(path: Path) -> Iterator[dict[str, str]]:
                 key, colon, value = line.partition(":")
                 if not colon or not key or line[0] in " \t":
                     raise ValueError(f"{path}, line {number}: expected `Field: value`, got {line[:40]!r}.")
+                if key in stanza:
+                    raise ValueError(f"{path}, line {number}: the field {key} is twice in this package.")
                 if key in FIELDS:
                     stanza[key] = value.strip()
         if stanza:
-            yield stanza
+            raise ValueError(f"{path}: ends inside a package, so it may be cut off. An index ends with an empty line.")
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -1,4 +1,6 @@
-"""Input features X as a matrix, sparse or dense, and its product with the first weights, with or without dropout.
+"""Compute only the rows that a pass needs: products of the input features with the first weights, and receptive fields.
+
+*Features*: X as a matrix, sparse or dense, and its product with the first weights W, with or without dropout.
 
     X W      d/dW = X^T G            on citation graphs 1 % of X is non-zero
     drop(X) W                        only the non-zero entries need random numbers

@@ -14,7 +14,7 @@ no_edges            0                                                 MLP
     A.weighted(v, H)   spmm with the stack's own entries  d/dH = A(v[b])^T G[b],  d/dv[b, e] = <G[b, row_e], H[b, col_e]> (sddmm)
     A.edge_add         p[row_e] + q[col_e] for every entry e
     A.edge_softmax     softmax of scores over each row's entries
-    A.attention        softmax over each row's entries e of leaky_relu(p[row_e] + q[col_e])
+    A.attention        edge_softmax(leaky_relu(edge_add(p, q))) in one function
 
 spmm is ``embedding_bag``, a weighted sum of gathered rows. On one CPU thread and width 64 it is about 1.7 times faster than
 torch's CSR product, it adds each row in the same order whatever stands beside it (so replica k of a stack equals the run
@@ -22,13 +22,8 @@ alone, bit for bit), and it exists on every torch device.
 
 The stack axis is outermost: one replica's matrix usually fits a core's own cache, ten side by side do not.
 
-*Attention* on the entries: scores of edges, and their softmax over each row.
-
-    edge_add       e = p[row_e] + q[col_e]
-    edge_softmax   exp(s_e) / sum of exp(s) over the entries of e's row
-    attention      edge_softmax(leaky_relu(edge_add(p, q))) in one function, block by block of rows
-
-A pass over all entries and heads for each operation would wait for memory most of the time; the dozen steps of `attention` find
+`attention` works block by block of rows. A pass over all entries and heads for each operation would wait for memory most of the
+time; its dozen steps find
 a block's numbers in a core's own cache.
 """
 
@@ -186,15 +181,18 @@ class Sparse:
 
     def edge_add(self, by_row: Tensor, by_col: Tensor) -> Tensor:
         """by_row (n, B) and by_col (m, B), added for every entry: (nnz, B)"""
-        return edge_add(self, by_row, by_col)
+        out: Tensor = _EdgeAdd.apply(by_row, by_col, self)  # type: ignore[no-untyped-call]
+        return out
 
     def edge_softmax(self, scores: Tensor) -> Tensor:
         """exp(scores) divided by its sum over the row's entries: (nnz, B) -> (nnz, B)"""
-        return edge_softmax(self, scores)
+        out: Tensor = _EdgeSoftmax.apply(scores, self)  # type: ignore[no-untyped-call]
+        return out
 
     def attention(self, by_row: Tensor, by_col: Tensor, slope: float) -> Tensor:
         """softmax over the entries of a row of leaky_relu(by_row (n, B) + by_col (m, B)): (nnz, B)"""
-        return attention(self, by_row, by_col, slope)
+        out: Tensor = _Attention.apply(by_row, by_col, self, slope)  # type: ignore[no-untyped-call]
+        return out
 
     def row_blocks(self, width: int) -> list[tuple[slice, slice]]:
         """Consecutive rows and their entries, few enough that ``width`` numbers for each entry fit a core's cache."""
@@ -292,24 +290,6 @@ class _Weighted(torch.autograd.Function):
         along = sddmm(ctx.matrix, grad, dense) if ctx.needs_input_grad[0] else None
         back = spmm(ctx.matrix.transpose, grad, values[ctx.matrix.order].T.contiguous())
         return along, back, None
-
-
-def edge_add(matrix: Sparse, by_row: Tensor, by_col: Tensor) -> Tensor:
-    """(n, B), (m, B) -> (nnz, B)"""
-    out: Tensor = _EdgeAdd.apply(by_row, by_col, matrix)  # type: ignore[no-untyped-call]
-    return out
-
-
-def edge_softmax(matrix: Sparse, scores: Tensor) -> Tensor:
-    """(nnz, B) -> (nnz, B)"""
-    out: Tensor = _EdgeSoftmax.apply(scores, matrix)  # type: ignore[no-untyped-call]
-    return out
-
-
-def attention(matrix: Sparse, by_row: Tensor, by_col: Tensor, slope: float) -> Tensor:
-    """(n, B), (m, B) -> (nnz, B)"""
-    out: Tensor = _Attention.apply(by_row, by_col, matrix, slope)  # type: ignore[no-untyped-call]
-    return out
 
 
 class _EdgeAdd(torch.autograd.Function):

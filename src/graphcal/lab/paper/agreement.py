@@ -218,38 +218,29 @@ def agreement(folder: Path) -> str:
     blocks: list[Block] = [
         Heading(1, "Agreement with the published tables"),
         paragraph(
-            "Made by `python -m graphcal.lab.paper` from the tables in this folder. The paper's six tables "
-            f"hold {all_printed} "
-            f"distinct numbers; {len(entries)} could be tested (CoraFull and Arxiv-year could not), in "
+            "Made by `python -m graphcal.lab.paper` from the tables in this folder. The paper's six tables hold "
+            f"{all_printed} distinct numbers; {len(entries)} could be tested (CoraFull and Arxiv-year could not), in "
             f"{len(compared)} cells."
         ),
         paragraph(
-            "**Rule.** An entry is *equivalent* when two one-sided tests at 5 % show the true difference to be "
-            f"within ±{MARGIN:g} "
-            "point; it *differs* when Welch's test rejects equality at 5 % and equivalence is not shown; else it is "
-            "*open*. The margin "
-            "is one point because ten runs against ten cannot show more: with the typical deviation of 0.57, "
-            f"equality within ±{NARROW:g} "
-            "is shown only if the two means happen to be 0.06 apart."
+            "**Rule.** An entry is *equivalent* when two one-sided tests at 5 % show the true difference to be within "
+            f"±{MARGIN:g} point; it *differs* when Welch's test rejects equality at 5 % and equivalence is not shown; "
+            "else it is *open*. The margin is one point because ten runs against ten cannot show more: with the typical "
+            f"deviation of 0.57, equality within ±{NARROW:g} is shown only if the two means happen to be 0.06 apart."
         ),
         paragraph(
             f"**Count.** Of {len(entries)} entries {count['equivalent']} are equivalent, {count['open']} open, "
-            f"{count['differs']} "
-            f"differ ({count['holm']} of all by Welch after Holm's correction). Within ±{NARROW:g}: "
-            f"{count['narrow']}. Equivalent in every "
-            f"cell beside them: {count['all']}; in at least one: {count['any']}. Not rejected by Welch: "
-            f"{count['welch']}. The rule of "
-            f"version 0.1 (means no further apart than both deviations together) would accept {count['deviations']} "
-            "of the same entries: it is "
-            "4.5 standard errors wide and accepts a true difference of one point seven times in ten."
+            f"{count['differs']} differ ({count['holm']} of all by Welch after Holm's correction). Within ±{NARROW:g}: "
+            f"{count['narrow']}. Equivalent in every cell beside them: {count['all']}; in at least one: {count['any']}. "
+            f"Not rejected by Welch: {count['welch']}. The rule of version 0.1 (means no further apart than both "
+            f"deviations together) would accept {count['deviations']} of the same entries: it is 4.5 standard errors "
+            "wide and accepts a true difference of one point seven times in ten."
         ),
         Heading(2, "Bias, method by method"),
         paragraph(
-            "Differences are ours minus published, in percentage points; *above*: entries in which ours is higher. "
-            "SCAR is our run "
-            "with its published settings; in table-hetero and table-backbones, whose settings are not published, with "
-            "its weights "
-            "from a grid that ends at 5e-3 (see claims.md)."
+            "Differences are ours minus published, in percentage points; *above*: entries in which ours is higher. SCAR "
+            "is our run with its published settings; in table-hetero and table-backbones, whose settings are not "
+            "published, with its weights from a grid that ends at 5e-3 (see claims.md)."
         ),
         by_method(entries),
     ]

@@ -40,14 +40,13 @@ def _numbers(runs: RunFiles) -> str:
     text, fit = ([_mean(runs, table, m, "ece", net) for table, net in FAIR] for m in ("scar-text", "scar-fit"))
     published_mean = [printed_means(table, "scar", CITATION).mean() for table in ("gcn", "gat")]
     return (
-        f"**SCAR's numbers nearly reproduce.** With its published settings {verdicts.count('equivalent')} of "
-        f"{len(scar)} ECEs are shown to be "
-        f"within one point of the published value, {verdicts.count('differs')} differ; but {summary.above} of "
-        f"{summary.entries} are above it, by "
-        f"{summary.mean:.2f} on average [{summary.low:.2f}, {summary.high:.2f}] (sign test p = {summary.p_sign:.1g}). By the "
-        f"paper's text alone, without what only its code says, it has {text[0]:.1f} (GCN) and "
-        f"{text[1]:.1f} (GAT), published {published_mean[0]:.1f} and {published_mean[1]:.1f}; with everything fitted on "
-        f"validation, weights without a cap, {fit[0]:.1f} and {fit[1]:.1f}."
+        f"**SCAR's numbers nearly reproduce.** With its published settings {verdicts.count('equivalent')} of {len(scar)} "
+        f"ECEs are shown to be within one point of the published value, {verdicts.count('differs')} differ; but "
+        f"{summary.above} of {summary.entries} are above it, by {summary.mean:.2f} on average [{summary.low:.2f}, "
+        f"{summary.high:.2f}] (sign test p = {summary.p_sign:.1g}). By the paper's text alone, without what only its "
+        f"code says, it has {text[0]:.1f} (GCN) and {text[1]:.1f} (GAT), published {published_mean[0]:.1f} and "
+        f"{published_mean[1]:.1f}; with everything fitted on validation, weights without a cap, {fit[0]:.1f} and "
+        f"{fit[1]:.1f}."
     )
 
 
@@ -56,9 +55,8 @@ def _comparison(runs: RunFiles) -> str:
     published_mean = [printed_means(table, "ts", CITATION).mean() for table in ("gcn", "gat")]
     return (
         "**The comparison does not.** Uncal. and SCAR belong to different training recipes, the GAT rows to two "
-        "networks, and the "
-        f"published TS was fitted under dropout: fitted exactly it has {gcn:.1f} (GCN) and {gat:.1f} (GAT), published "
-        f"{published_mean[0]:.1f} and {published_mean[1]:.1f}."
+        f"networks, and the published TS was fitted under dropout: fitted exactly it has {gcn:.1f} (GCN) and {gat:.1f} "
+        f"(GAT), published {published_mean[0]:.1f} and {published_mean[1]:.1f}."
     )
 
 
@@ -71,11 +69,9 @@ def _against_ts(runs: RunFiles) -> str:
     floor = _mean(runs, "table-gcn", "scar-paper", "ece_floor")
     return (
         f"**Against TS on the same network** SCAR's ECE is {ece[0][0]:.2f} against {ece[0][1]:.2f} (GCN) and "
-        f"{ece[1][0]:.2f} against {ece[1][1]:.2f} (GAT), "
-        f"at a floor of {floor:.1f}; on all unlabelled nodes {all_ece[0][0]:.2f} against {all_ece[0][1]:.2f} and "
-        f"{all_ece[1][0]:.2f} against "
-        f"{all_ece[1][1]:.2f}. On proper scores TS is better: NLL {nll[0][0]:.3f} against {nll[0][1]:.3f}, Brier "
-        f"{brier[0][0]:.3f} against "
+        f"{ece[1][0]:.2f} against {ece[1][1]:.2f} (GAT), at a floor of {floor:.1f}; on all unlabelled nodes "
+        f"{all_ece[0][0]:.2f} against {all_ece[0][1]:.2f} and {all_ece[1][0]:.2f} against {all_ece[1][1]:.2f}. On proper "
+        f"scores TS is better: NLL {nll[0][0]:.3f} against {nll[0][1]:.3f}, Brier {brier[0][0]:.3f} against "
         f"{brier[0][1]:.3f} (GCN)."
     )
 
@@ -86,11 +82,10 @@ def _against_graphs(runs: RunFiles) -> str:
     gat = {m: _mean(runs, "table-gat", m, "ece", "gat") for m in ("gats", "dcgc", "scar-paper")}
     nll, brier = (_mean(runs, "table-gcn", "ms", metric) for metric in ("nll", "brier"))
     return (
-        f"**Against CaGCN as its code, GATS, DCGC** it is a tie: {code:.2f}, {gcn['gats']:.2f}, {gcn['dcgc']:.2f} against "
-        f"{gcn['scar-paper']:.2f} "
-        f"(GCN); GATS {gat['gats']:.2f}, DCGC {gat['dcgc']:.2f} against {gat['scar-paper']:.2f} (GAT). The best NLL and "
-        "Brier score of the "
-        f"paper's columns is plain MS, fitted properly ({nll:.3f}, {brier:.3f})."
+        f"**Against CaGCN as its code, GATS, DCGC** it is a tie: {code:.2f}, {gcn['gats']:.2f}, {gcn['dcgc']:.2f} "
+        f"against {gcn['scar-paper']:.2f} (GCN); GATS {gat['gats']:.2f}, DCGC {gat['dcgc']:.2f} against "
+        f"{gat['scar-paper']:.2f} (GAT). The best NLL and Brier score of the paper's columns is plain MS, fitted "
+        f"properly ({nll:.3f}, {brier:.3f})."
     )
 
 
@@ -102,8 +97,7 @@ def _accuracy(runs: RunFiles) -> str:
     better, rows = sum(int((g > 0).sum()) for g in gaps), sum(map(len, gaps))
     return (
         f"**It costs accuracy**: the same recipe without SCAR is more accurate in {better} of {rows} rows, by "
-        f"{gaps[0].mean():.1f} (GCN) and "
-        f"{gaps[1].mean():.1f} points (GAT)."
+        f"{gaps[0].mean():.1f} (GCN) and {gaps[1].mean():.1f} points (GAT)."
     )
 
 
@@ -115,8 +109,7 @@ def _components(runs: RunFiles) -> str:
     published_mean = [printed_means("ablation", c, ["cora"])[0] for c in ("clc", "nlc")]
     return (
         f"**Its components** alone, at the published settings, leave {clc:.1f} (CLC) and {nlc:.1f} (NLC) on Cora, not "
-        "the published "
-        f"{published_mean[0]:.1f} and {published_mean[1]:.1f}: each row of that table was tuned apart."
+        f"the published {published_mean[0]:.1f} and {published_mean[1]:.1f}: each row of that table was tuned apart."
     )
 
 
@@ -126,9 +119,8 @@ def _decay(runs: RunFiles) -> str:
 
     return (
         f"**Decay**: on Cora 1e-4 on all layers gives a lower ECE ({at('global', 'ece'):.1f}) than on the final one "
-        f"({at('final', 'ece'):.1f}), "
-        f"at {at('final', 'accuracy') - at('global', 'accuracy'):.1f} points of accuracy; after TS neither matters "
-        f"({at('global-ts', 'ece'):.1f}, {at('final-ts', 'ece'):.1f})."
+        f"({at('final', 'ece'):.1f}), at {at('final', 'accuracy') - at('global', 'accuracy'):.1f} points of accuracy; "
+        f"after TS neither matters ({at('global-ts', 'ece'):.1f}, {at('final-ts', 'ece'):.1f})."
     )
 
 
@@ -157,8 +149,7 @@ def _cost(runs: RunFiles) -> str:
     once, searched = times("scar-paper"), times("scar-val")
     return (
         f"**Cost**: the node-level step is free; the recipe takes {min(once):.0f} to {max(once):.0f} times a GCN's "
-        "training, with the search for its "
-        f"settings {min(searched):.0f} to {max(searched):.0f} times."
+        f"training, with the search for its settings {min(searched):.0f} to {max(searched):.0f} times."
     )
 
 

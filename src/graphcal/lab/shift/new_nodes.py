@@ -74,11 +74,7 @@ def arrivals(data: Data, generator: torch.Generator, waves: int = WAVES) -> Arri
     is_new[new] = True
     order = torch.cat([(~is_new).nonzero().flatten(), new])
     ends = [nodes - len(new) + len(new) * wave // waves for wave in range(waves + 1)]
-    return Arrivals(_renumbered(data, order), tuple(ends))
-
-
-def _renumbered(data: Data, order: Tensor) -> Data:
-    return GraphParts(data).among(order)
+    return Arrivals(GraphParts(data).among(order), tuple(ends))
 
 
 FANOUTS = ((5, 5), (10, 10), (25, 25))

@@ -1,6 +1,6 @@
 """Training settings, and the published sets of some papers with their sources.
 
-A `Replica` is one run among many, with what it has of its own.
+A `Replica` is one of several runs that train together: its seed, and what it does not share with the others.
 
 The defaults are CaGCN's settings for a GCN (Wang et al., NeurIPS 2021, arXiv 2109.14285, and its official code): 64 hidden
 units, dropout 0.5 on the hidden layer only, Adam at 0.01 with coupled L2 5e-4 on all parameters, at most 2,000 epochs, patience

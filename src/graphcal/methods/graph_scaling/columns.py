@@ -108,7 +108,7 @@ class Components(Calibration):
         scale = torch.where(alive, 1 / torch.where(alive, spread, 1.0), 0.0)
         covariance = torch.zeros(len(centre), len(centre)).to(centre)
         for part in values.split(max(1, CHUNK // len(centre))):
-            units = ((part.double() - centre) * scale).nan_to_num()
+            units = ((part.double() - centre) * scale).nan_to_num(0.0, 0.0, 0.0)
             covariance += units.T @ units
         rotation = scale[:, None] * torch.linalg.eigh(covariance)[1].flip(1)[:, : min(count, int(alive.sum()))]
         along = (fitted - centre) @ rotation
@@ -120,6 +120,7 @@ class Components(Calibration):
                 f"the representation has {values.shape[1]} columns, but the fit had {len(self.centre)}. Serve the model that was "
                 "observed."
             )
+        values = torch.where(values.isfinite(), values, torch.nan)  # no value: the row is served without this level
         along = (values - self.centre.to(values)) @ self.rotation.to(values)
         return torch.minimum(torch.maximum(along, self.low.to(values)), self.high.to(values))
 

@@ -1,6 +1,9 @@
-"""Residuals that communities share, as a shift of the logits on the graph of the fit (``field=True``).
+"""Shift the logits by residuals that communities share, on the graph of the fit (``field=True``).
 
-For the event "class k", with p_i its probability without the label of i and the covariance C of `graphcal.residuals`,
+For the event "class k": p_i is its probability for node i from the fit without i's label, r_i = 1 or 0 minus p_i the residual,
+v_i = p_i (1 - p_i) its variance, g_l(i) the community of i at resolution l, tau_l^2 the weight of that resolution, c a candidate
+for the strength of all of them, and C the covariance of the residuals (`graphcal.residuals`). The shift u is the prediction of a
+residual from the residuals of labelled nodes in the same communities (simple kriging):
 
     u(i)      c sum_l tau_l^2 sum over labelled j in g_l(i) of v_j alpha_j,  alpha = C^-1 r, averaged over c with its weight
     u(j) without j   (r_j - alpha_j / (C^-1)_jj) / v_j for a labelled node j, the weights without it likewise

@@ -35,7 +35,7 @@ from graphcal.methods.graph_scaling.calibration import (
     tempered,
     top_odds,
 )
-from graphcal.methods.graph_scaling.columns import CHUNK, Components, Design
+from graphcal.methods.graph_scaling.columns import CHUNK, Components, Design, lengths
 from graphcal.methods.graph_scaling.field import residual_field
 from graphcal.methods.solvers.linear import fit_linear, loo_logits, platt_targets
 from graphcal.methods.solvers.node_order import canonical_order
@@ -405,7 +405,7 @@ class GraphScaling:
                 best.level.top.copy_(fit_top(log_probs, predicted(z[:, best.nodes]), y[best.nodes]))
                 nll = -float(log_probs.gather(0, y[best.nodes][None]).mean())
                 note += f"; residual field times {amount:g}: leave-one-out NLL {nll:.4f}"
-            note += _selection(out, on, reader, context)
+            note += _missing_classes(out.num_classes, y) + _selection(out, on, reader, context)
             return GraphScaled(**state, **levels, predictions=self.predictions, note=note, **fitted_on(out, on))
 
     def _refits(
@@ -445,6 +445,13 @@ class GraphScaling:
         x, graph = out.graph.get("x") if self.inputs else None, graph_sums(out.graph)
         if self.inputs and x is None:
             raise ValueError("inputs=True needs node features, but the graph has no x.")
+        if x is not None and x.dim() != 2:
+            raise ValueError(f"inputs=True needs features of shape (N, D), but x is {tuple(x.shape)}.")
+        if x is not None and not lengths(x).isfinite().all():
+            row = int(lengths(x).isfinite().logical_not().nonzero()[0, 0])
+            raise ValueError(
+                f"inputs=True needs finite features, but the length of row {row} of x is not. Fill missing values first."
+            )
         state: dict[str, Any] = {
             "edges": graph is not None,
             "hidden": None,
@@ -453,11 +460,12 @@ class GraphScaling:
             "field": None,
             "sets": None,
         }
-        num_hidden, num_inputs = columns.component_counts(
-            out.num_classes, self.hidden and out.hidden is not None, self.inputs
-        )
-        if out.hidden is not None and num_hidden:
-            state["hidden"] = Components.of(out.hidden, nodes, num_hidden)
+        hidden = out.hidden if self.hidden else None
+        if hidden is not None and 2 * int(hidden[nodes].isfinite().all(1).sum()) < len(nodes):
+            hidden = None  # a fit on few of the labels would serve all other rows
+        num_hidden, num_inputs = columns.component_counts(out.num_classes, hidden is not None, self.inputs)
+        if hidden is not None and num_hidden:
+            state["hidden"] = Components.of(hidden, nodes, num_hidden)
         if x is not None and num_inputs:
             state["directions"] = columns.singular_directions(x)
             along = columns.direction_rows(x, state["directions"])
@@ -510,6 +518,13 @@ def _gain(best: FittedLevel, z: Tensor, y: Tensor) -> str:
         f"leave-one-out NLL {after:.4f} (temperature scaling {before:.4f}); another class leads on "
         f"{int((pred != moved).sum())} of {len(y)} fitted nodes: leave-one-out accuracy {accuracy[0]:.1f} -> {accuracy[1]:.1f} %"
     )
+
+
+def _missing_classes(classes: int, y: Tensor) -> str:
+    """Classes that no fitted node has."""
+    missing = sorted(set(range(classes)) - set(y.tolist()))
+    some = ", ".join(map(str, missing[:5])) + ", ..." * (len(missing) > 5)
+    return f"; no fitted node is of {len(missing)} of {classes} classes ({some})" if missing else ""
 
 
 def _selection(out: Outputs, on: Tensor, reader: GraphScaled, context: Tensor) -> str:

@@ -121,7 +121,10 @@ class DenseColumns:
 
 
 class LinearFit:
-    """One such problem. Inside, columns have unit size: a Gram column of SCAR and a logit differ by orders of magnitude."""
+    """A fit of logits that are linear in theta.
+
+    Inside, columns have unit size: a Gram column of SCAR and a logit differ by orders of magnitude.
+    """
 
     def __init__(self, base: Tensor, terms: Tensor, target: Tensor, start: Tensor) -> None:
         self.base, self.target, self._start = base.double(), target.double().contiguous(), start.double()
