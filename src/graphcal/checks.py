@@ -141,7 +141,8 @@ def check_numbers(mask: Any, nodes: int, name: str) -> Tensor:
         return tensor.nonzero().flatten()
     if len(tensor) == nodes:  # a number may come twice, but a mask of integers is no list of numbers
         _check_distinct(tensor, nodes, name)
-    return tensor.unique()
+    numbers: Tensor = tensor.unique()
+    return numbers
 
 
 def _mask_or_numbers(mask: Any, nodes: int, name: str) -> Tensor:

@@ -26,7 +26,7 @@ from graphcal.decisions.thresholds import certified_set, nested_sets
 from graphcal.files import write_atomically, write_record
 from graphcal.methods import GraphScaling
 from graphcal.study import Study
-from graphcal.tables.edges import read_edges, remark_on_direction
+from graphcal.tables.edges import read_edges, remark_on_edges
 from graphcal.tables.reading import PredictionTable
 from graphcal.text import Summarized, plural, sentences
 
@@ -162,6 +162,8 @@ def count_rows(
     """
     from torch_geometric.data import Data
 
+    if by == table.layout.roles.get("label"):
+        raise ValueError(f"--by {by} is the column of the labels, and intervals hold for groups formed without them.")
     y, notes = table.labels.clone(), list(table.notes)
     train = torch.zeros_like(table.labelled) if table.split is None else torch.from_numpy(table.split.train)
     labelled = table.labelled & ~train
@@ -174,15 +176,13 @@ def count_rows(
     graph = Data(y=torch.where(fit | train, y, -1), train_mask=train & (y >= 0), val_mask=fit, num_nodes=len(y))
     if edges is not None:
         graph.edge_index = read_edges(edges, table.ids, columns)
-        notes += remark_on_direction(graph.edge_index)
+        notes += remark_on_edges(graph.edge_index)
     graph.class_names = list(table.classes)
     out = Outputs(table.logits, graph)
     notes += labelled_note(table, out)
     study = Study.of([out], {"graph-scaling": GraphScaling(sets=True)}, on=fit)
     calibration, out = study.fitted["graph-scaling"][0].calibration, study.outputs[0]
     calibration.fitted_on["table"] = {"kind": table.kind.name, "digits": None, "classes": list(table.classes)}
-    if by == table.layout.roles.get("label"):
-        raise ValueError(f"--by {by} is the column of the labels, and intervals hold for groups formed without them.")
     values: Any = by if by in ("community", "prediction") else _texts(table.column(by))
     given = {name: _texts(table.column(name)) for name in groups}
     wanted: str | int = event_class(out, event) if event else "error"
