@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -34,7 +36,8 @@ def model_of(prob, refits, groups, tau, labelled, y, known=None):
     known = np.isin(np.arange(len(prob)), labelled) if known is None else known
     hit = np.zeros(len(prob), bool)
     hit[labelled] = y > 0
-    return EventModel(prob, refits, groups, tau, known, hit & known, p, y - p, at, strengths)
+    cells = np.bincount(at[-1], minlength=groups[-1].max() + 1)
+    return EventModel(prob, refits, groups, tau, known, hit & known, p, y - p, at, strengths, cells)
 
 
 def test_moments_equal_the_dense_formula():
@@ -70,12 +73,13 @@ def test_moments_equal_the_dense_formula():
         4 / 3 * (w @ np.maximum(brackets, 0)) + w @ (np.array(means) - mean) ** 2
     )
     assert got.fit[0] == pytest.approx(4 / 3 * 9 * refits[S].sum(0).var())
+    assert got.resolution[0] == pytest.approx(np.hypot(4 / 3, 2 / 3))  # 4 and 2 of the set, 2 labelled nodes per group
     assert (got.constant[0], got.labelled[0], got.size[0]) == (1, 1, 6)
 
 
 def test_interval_is_that_of_the_beta_distribution_rounded_outwards():
     n, mean, variance = 40.0, 8.0, 20.0
-    moments = Moments(*(np.array([x]) for x in (n, 3.0, 5.0, mean, 12.0, 5.0, 3.0)))
+    moments = Moments(*(np.array([x]) for x in (n, 3.0, 5.0, mean, 12.0, 5.0, 3.0, 0.0)))
     size = mean / n * (1 - mean / n) / (variance / n**2) - 1
     beta = stats.beta(mean / n * size, (1 - mean / n) * size, scale=n)
     assert beta.var() == pytest.approx(variance)
@@ -90,8 +94,39 @@ def test_interval_is_that_of_the_beta_distribution_rounded_outwards():
     assert total == pytest.approx(1)
 
 
+def test_interval_is_never_narrower_than_what_few_labels_tell():
+    moments = Moments(*(np.array([x]) for x in (1000.0, 0.0, 0.0, 2.0, 2.0, 1.0, 1.0, 40.0)))
+    (one,) = counts_of(moments, 0.95)
+    assert (one.low, one.high) == (0, np.ceil(2 + stats.norm.ppf(0.975) * 40 + 0.5))
+    assert (one.expected, one.chance + one.neighbourhood + one.fit) == (2.0, 4.0)
+
+
+@pytest.mark.slow
+def test_rare_members_of_predicted_classes_are_covered():
+    """Some nodes of class 0 look like those of another class, and 100 labels hold few of them or none."""
+    covered = np.zeros((20, 2))
+    for seed in range(20):
+        out, draw = graphcal.example(2000, seed=seed), torch.Generator().manual_seed(seed)
+        data = out.graph
+        data.y = torch.where(torch.rand(2000, generator=draw) < 0.06, 0, data.y)
+        labelled = data.val_mask.nonzero().flatten()
+        few = labelled[torch.randperm(len(labelled), generator=draw)[:100]]
+        out = graphcal.Outputs(3 * out.logits, data)
+        fitted = graphcal.GraphScaling(sets=True).fit(out, on=few)
+        pred = fitted(out).argmax(1)
+        sets = [((pred == k) & data.test_mask).nonzero().flatten() for k in range(1, 5)]
+        moments = EventModel.of(fitted, out, 0).moments(set_matrix(sets, 2000))
+        truth = np.array([int((data.y[one] == 0).sum()) for one in sets])
+        for a, one in enumerate((moments, replace(moments, resolution=0 * moments.size))):
+            low, high = one.interval(0.95)
+            covered[seed, a] = ((low <= truth) & (truth <= high)).mean()
+    rule, without = covered.mean(0)
+    assert rule >= 0.95
+    assert without < 0.93
+
+
 def test_variance_is_cut_and_its_parts_with_it():
-    moments = Moments(*(np.array([x]) for x in (2.0, 0.0, 0.0, 1.0, 0.5, 3.0, 0.5)))
+    moments = Moments(*(np.array([x]) for x in (2.0, 0.0, 0.0, 1.0, 0.5, 3.0, 0.5, 0.0)))
     (one,) = counts_of(moments, 0.95)
     assert one.chance + one.neighbourhood + one.fit == pytest.approx(0.9)
     assert one.neighbourhood == pytest.approx(0.9 * 3 / 4)
@@ -119,6 +154,7 @@ def simulated_coverage(strength: float, draws: int = 60) -> tuple[float, float]:
             moments.labelled,
             sets @ np.where(np.isin(np.arange(n), labelled), 0, prob),
             moments.chance,
+            0 * moments.chance,
             0 * moments.chance,
             0 * moments.chance,
         )

@@ -13,6 +13,11 @@ averaged over c with its weight; spread is the variance of the mean over c. The 
 variance at most .9 mean (n - mean). The count has the beta distribution on 0..n with this mean and variance; the interval is
 that of its quantiles, widened by 1/2 and rounded outwards. Labelled nodes and training nodes are added as a constant.
 
+Where an event is rare, v is so small that none of these parts reaches a wrong p. Labels cannot tell a share better than one in
+their number: with n_j labelled nodes and N_j unlabelled ones of the set predicted as j, the interval holds at least
+
+    mean -+ z sqrt(sum_j (N_j / (n_j + 1))^2),   z the normal quantile
+
 An interval holds in that share of sets that were formed without looking at labels, if the labels are a random draw. It is no
 statement about one given set.
 """
@@ -29,7 +34,7 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.special import betainc, betaincinv
+from scipy.special import betainc, betaincinv, ndtri
 
 from graphcal.checks import check_numbers
 from graphcal.communities import RESOLUTIONS
@@ -77,6 +82,7 @@ class Moments:
     chance: Array
     neighbourhood: Array
     fit: Array
+    resolution: Array  # standard deviation that so few labels leave to a rare event
 
     @cached_property
     def variance(self) -> Array:
@@ -88,7 +94,9 @@ class Moments:
         ends = [
             beta_quantile(self.mean, self.variance, self.size, q) for q in ((1 - certainty) / 2, (1 + certainty) / 2)
         ]
-        low, high = np.floor(ends[0] - 0.5), np.ceil(ends[1] + 0.5)
+        least = ndtri((1 + certainty) / 2) * self.resolution
+        low = np.floor(np.minimum(ends[0], self.mean - least) - 0.5)
+        high = np.ceil(np.maximum(ends[1], self.mean + least) + 0.5)
         return self.constant + np.clip(low, 0, None), self.constant + np.minimum(high, self.size)
 
     def log_likelihood(self, events: Array) -> Array:
@@ -133,6 +141,7 @@ class EventModel:
     residual: Array  # (n,)
     at: Array  # (L, n) groups of the labelled nodes; -1 where they are not on this graph
     strengths: Sequence[tuple[float, Array, Array, float]]  # c, Cholesky factor, C^-1 r and weight
+    labels: Array  # (C,) labelled nodes by predicted class, the last group
 
     @classmethod
     def of(
@@ -167,6 +176,7 @@ class EventModel:
         groups, tau = node_groups(out.graph, out.pred, given)
         here = fitted_here(calibration, out, context)
         at = groups[:, sets.nodes] if here else sets.groups[-len(tau) :]
+        labels = torch.bincount(at[-1].long(), minlength=out.num_classes).numpy()
         some, v = evenly(len(held)), held * (1 - held)
         together = shared(at[:, some], tau[-len(at) :])
         solved = list(covariances((happened - held)[some], v[some], together))
@@ -192,6 +202,7 @@ class EventModel:
             (happened - held)[some].numpy(),
             at[:, some].numpy(),
             [(c, factor.numpy(), alpha.numpy(), float(w)) for (c, factor, alpha, _), w in zip(solved, weights)],
+            labels,
         )
 
     def moments(self, sets: sp.csr_matrix) -> Moments:
@@ -208,9 +219,7 @@ class EventModel:
         between = -self.tau.sum() * squares  # prior variance for c = 1
         reach = np.zeros((sets.shape[0], len(self.residual)))  # k / (c v_j)
         for group, at, tau in zip(self.groups, self.at, self.tau):
-            by_group = sets @ sp.csr_matrix(
-                (v, group, np.arange(len(v) + 1)), shape=(len(v), int(group.max(initial=0)) + 1)
-            )
+            by_group = _sums(sets, v, group)
             between += tau * by_group.multiply(by_group).sum(1).A1
             numbers, column = np.unique(at, return_inverse=True)
             inside = (numbers >= 0) & (numbers < by_group.shape[1])
@@ -229,7 +238,11 @@ class EventModel:
         refits = sets @ self.refits
         fit = (refits.shape[1] - 1) * refits.var(1)
         neighbourhood = INFLATION * (weight @ np.stack(brackets)) + spread
-        return Moments(size, constant, labelled, np.clip(mean, 0, size), chance, neighbourhood, INFLATION * fit)
+        cells = _sums(sets, 1 / (self.labels + 1)[self.groups[-1]], self.groups[-1])
+        resolution = np.sqrt(cells.multiply(cells).sum(1).A1)
+        return Moments(
+            size, constant, labelled, np.clip(mean, 0, size), chance, neighbourhood, INFLATION * fit, resolution
+        )
 
 
 def count(
@@ -429,6 +442,12 @@ def one_per_node(column: Any, num_nodes: int, name: str) -> Array:
     if (values != values).any():
         raise ValueError(f"{name} has {int((values != values).sum())} missing values. Give them a group of their own.")
     return values
+
+
+def _sums(sets: sp.csr_matrix, values: Array, group: Array) -> sp.csr_matrix:
+    """Sums of values (N,) over the nodes of every set in every group (N,): (m, G)."""
+    shape = len(values), int(group.max(initial=0)) + 1
+    return sets @ sp.csr_matrix((values, group, np.arange(len(values) + 1)), shape=shape)
 
 
 def _without(sets: sp.csr_matrix, nodes: Array) -> sp.csr_matrix:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import csv
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +41,7 @@ GRAPHS = (
 )  # fmt: skip
 BACKBONES, LABELS, SPLITS, EPOCHS = ("gcn", "gat", "sage"), (500, 100), 2, 200
 FAMILIES = ("balls", "communities", "classes", "slices", "random")
+CASES = tuple((event, labels) for event in ("error", "class") for labels in LABELS)
 COUNT, SMALLEST, LARGEST, CERTAINTY = 100, 10, 300, 0.95
 MANY_NODES, MANY_EDGES = 30_000, 300_000  # of a graph that is split once
 RESOLUTIONS, OTHER_SEED = (50.0, 10.0, 2.0), 1000
@@ -94,7 +94,7 @@ def _groups(number: Array, nodes: Array) -> list[Array]:
 def independent(moments: Moments, total: Array) -> Moments:
     """The same counts as if errors were independent: mean sum p, variance sum v."""
     nothing = np.zeros_like(total)
-    return replace(moments, mean=total, neighbourhood=nothing, fit=nothing)
+    return replace(moments, mean=total, neighbourhood=nothing, fit=nothing, resolution=nothing)
 
 
 def measure(
@@ -176,6 +176,32 @@ def pooled(rows: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
+def aims(rows: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
+    """Aims that the rows by graph meet, with the pooled figure and the graphs that fall short on their own."""
+
+    def verdict(families: tuple[str, ...], key: str, least: float, share: float | None = None) -> str:
+        """At least ``least`` pooled, or on that share of graphs; a negative ``least`` is a ceiling of the value."""
+        sign = 1 if least > 0 else -1
+        some = {graph: [row for row in mine if row["family"] in families] for graph, mine in rows.items()}
+        each = {graph: sign * pooled(mine)[key] for graph, mine in some.items() if mine}
+        short = [graph for graph, value in each.items() if value < least]
+        total = pooled([row for mine in some.values() for row in mine])[key]
+        figure = {"covered": f"{100 * total:.1f} %", "width": f"{total:.2f} ×", "nll": f"{total:+.2f}"}[key]
+        met = sign * total >= least if share is None else len(short) <= (1 - share) * len(each)
+        return f"{'met' if met else '**not met**'}, {figure}" + (f"; not on {', '.join(short)}" if short else "")
+
+    connected = ("balls", "communities")
+    return {
+        "connected sets covered ≥ 93 % on ¾ of graphs": verdict(connected, "covered", 0.93, 0.75),
+        "random sets covered ≥ 94 %": verdict(("random",), "covered", 0.94),
+        "predicted classes covered ≥ 93 %": verdict(("classes",), "covered", 0.93),
+        "connected sets at most 2.2 × as wide": verdict(connected, "width", -2.2),
+        "NLL lower on every graph, connected sets": verdict(connected, "nll", -1e-9, 1.0),
+        "NLL lower on every graph, predicted classes": verdict(("classes",), "nll", -1e-9, 1.0),
+        "NLL at most .05 higher on every graph, random sets": verdict(("random",), "nll", -0.05, 1.0),
+    }
+
+
 def page(rows: list[dict[str, Any]]) -> str:
     """The records as Markdown."""
     parts = [HEAD.format(sets=int(sum(row["sets"] for row in rows)))]
@@ -190,7 +216,13 @@ def page(rows: list[dict[str, Any]]) -> str:
         ]
 
     graphs = list(dict.fromkeys(row["graph"] for row in rows))
-    parts.append("## All graphs\n\n| event | labels | sets | independence | rule | width | NLL against independence |")
+    parts.append("## What is met\n\n| aim | " + " | ".join(f"{event}, {n} labels" for event, n in CASES) + " |")
+    parts.append("|---|" + "---|" * len(CASES))
+    verdicts = [aims({g: select(event=event, labels=n, graph=g) for g in graphs}) for event, n in CASES]
+    parts += ["| " + " | ".join([name, *(one[name] for one in verdicts)]) + " |" for name in verdicts[0]]
+    parts.append(
+        "\n## All graphs\n\n| event | labels | sets | independence | rule | width | NLL against independence |"
+    )
     parts.append("|---|---|---|---|---|---|---|")
     for event in ("error", "class"):
         for labels in sorted({row["labels"] for row in rows}, reverse=True):
@@ -202,24 +234,14 @@ def page(rows: list[dict[str, Any]]) -> str:
                 )
     parts.append("\n## By graph: errors\n\nEntries: coverage (width; NLL against independence).\n")
     parts.append("| graph | " + " | ".join(("connected", *FAMILIES[2:])) + " |\n|---|" + "---|" * (len(FAMILIES) - 1))
-    columns: dict[str, list[dict[str, float]]] = defaultdict(list)
     for graph in graphs:
         cells = []
-        for name, families in (("connected", ("balls", "communities")), *((f, (f,)) for f in FAMILIES[2:])):
+        for families in (("balls", "communities"), *((f,) for f in FAMILIES[2:])):
             one = pooled(select(event="error", graph=graph, family=families))
-            columns[name].append(one)
             cells.append(f"{100 * one['covered']:.1f} % ({one['width']:.1f} ×; {one['nll']:+.2f})")
         parts.append(f"| {graph} | " + " | ".join(cells) + " |")
-    enough = sum(one["covered"] >= 0.93 for one in columns["connected"])
-    lower = {name: sum(one["nll"] < 0 for one in columns[name]) for name in ("connected", "classes")}
-    higher = [f"{graph} ({one['nll']:+.2f})" for graph, one in zip(graphs, columns["random"]) if one["nll"] > 0.05]
     parts.append(
-        f"\nConnected sets are covered in at least 93 % on {enough} of {len(graphs)} graphs. The NLL is below that of "
-        f"independence on {lower['connected']} (connected) and {lower['classes']} (predicted classes) of them; for random "
-        f"sets it is more than .05 above it on {', '.join(higher) or 'none'}.\n"
-    )
-    parts.append(
-        "## By backbone: errors\n\n| backbone | labels | "
+        "\n## By backbone: errors\n\n| backbone | labels | "
         + " | ".join(FAMILIES)
         + " |\n|---|---|"
         + "---|" * len(FAMILIES)
@@ -243,9 +265,15 @@ rounded alike. Models are trained on 20 labels per class for at most 200 epochs;
 labels (fewer on chameleon-filtered), or on 100 of them; two splits, one of graphs with more than 30,000 nodes or 300,000
 directed edges. Sets are made of test nodes without looking at labels: {sets:,} counts in all. `error`: the calibrated prediction
 is wrong. `class`: the node has the class that is predicted most often. Width: mean length against independence. NLL: of the true
-count, per set. Sets of one model share its errors: coverage on one graph has a standard error of about two points. Constants of
-the rule were set before, on other runs of ten of these graphs; nothing was chosen here. A model has few predicted classes and
-ten slices.
+count, per set. Sets of one model share its errors: coverage on one graph has a standard error of about two points. A model has
+few predicted classes and ten slices.
+
+What was decided when. The constants of the rule were set before, on other runs of cora, citeseer, pubmed, cora_ml, photo,
+facebook_pages, blogcatalog, chameleon, squirrel-filtered and tolokers. In a first run of this table 86.5 % of predicted classes
+held for counts of a class and 100 labels, and 43 % on computers. Intervals are therefore never narrower than what the labels of
+a predicted class can tell; this was chosen on the rows of GCN on those ten graphs, for counts of a class. On Debian bookworm with
+GraphSAGE and 100 labels, 76.5 % of predicted classes then held for errors; the same rule applies to errors since. All rows here
+are of that rule, and nothing was changed after.
 """
 
 
