@@ -8,7 +8,6 @@ certifies the union of the first groups (decisions.thresholds): the order does n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,12 +23,12 @@ from graphcal.calibrate_table import labelled_note
 from graphcal.core import Calibration, Outputs
 from graphcal.decisions.counts import Count, count, event_class, grouped
 from graphcal.decisions.thresholds import certified_set, nested_sets
-from graphcal.files import sha256_of, write_atomically
+from graphcal.files import write_atomically, write_record
 from graphcal.methods import GraphScaling
 from graphcal.study import Study
-from graphcal.tables.edges import read_edges, remark_on_direction
+from graphcal.tables.edges import read_edges, remark_on_edges
 from graphcal.tables.reading import PredictionTable
-from graphcal.text import Summarized, plural
+from graphcal.text import Summarized, plural, sentences
 
 Array = NDArray[Any]
 SCHEMA = 1  # of results.json
@@ -136,8 +135,7 @@ class CountTable(Summarized):
             save(self.calibration, folder / "calibrator.safetensors"),
         ]
         write_atomically(folder / "report.html", count_page(self))
-        record = {**self.to_dict(), "files": {file.name: sha256_of(file) for file in written}}
-        write_atomically(folder / "results.json", json.dumps(record, indent=1) + "\n")
+        write_record(folder / "results.json", self.to_dict(), written)
         return folder
 
 
@@ -164,6 +162,8 @@ def count_rows(
     """
     from torch_geometric.data import Data
 
+    if by == table.layout.roles.get("label"):
+        raise ValueError(f"--by {by} is the column of the labels, and intervals hold for groups formed without them.")
     y, notes = table.labels.clone(), list(table.notes)
     train = torch.zeros_like(table.labelled) if table.split is None else torch.from_numpy(table.split.train)
     labelled = table.labelled & ~train
@@ -176,7 +176,7 @@ def count_rows(
     graph = Data(y=torch.where(fit | train, y, -1), train_mask=train & (y >= 0), val_mask=fit, num_nodes=len(y))
     if edges is not None:
         graph.edge_index = read_edges(edges, table.ids, columns)
-        notes += remark_on_direction(graph.edge_index)
+        notes += remark_on_edges(graph.edge_index)
     graph.class_names = list(table.classes)
     out = Outputs(table.logits, graph)
     notes += labelled_note(table, out)
@@ -198,7 +198,6 @@ def count_rows(
         hit = (y == event_class(out, event)).numpy()
         held = (fit | train).numpy()
         union = certified_union(counts, members, hit, certify, held, precision, certainty, random_draw)
-    sentences = (f"{note[0].upper()}{note[1:].rstrip('.')}." for note in notes)
     return CountTable(
         event or "errors",
         by,
@@ -207,7 +206,7 @@ def count_rows(
         total,
         int(fit.sum()),
         union,
-        tuple(sentences),
+        sentences(notes),
         table.ids,
         members,
         calibration,
@@ -241,5 +240,5 @@ def certified_union(
 
 
 def _texts(column: pa.ChunkedArray) -> Array:
-    """Values of a column as text; empty where they are missing."""
-    return np.array(["" if value is None else str(value) for value in column.to_pylist()], dtype=str)
+    """Values of a column as text."""
+    return np.array(["(missing)" if value in (None, "") else str(value) for value in column.to_pylist()], dtype=str)

@@ -487,7 +487,7 @@ def test_a_row_whose_hidden_representation_is_infinite_gets_the_level_without():
     out = model_outputs()
     row = int(out.graph.test_mask.nonzero()[0])
     hidden = out.hidden.clone()
-    hidden[row] = torch.inf
+    hidden[row, 0] = torch.inf
     broken = replace(out, hidden=hidden)
     fitted = GraphScaling().fit(broken, on=out.graph.val_mask)
     assert fitted.level == "logits · edges · hidden"
