@@ -8,8 +8,6 @@ labels choose and fit, and the other half judges: the order depends on the first
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -32,22 +30,21 @@ from graphcal.decisions.alerts import (
 )
 from graphcal.decisions.bounds import check_inclusion
 from graphcal.decisions.windows import QueueEstimate, WindowEstimate, cut_windows
-from graphcal.files import sha256_of, write_atomically
+from graphcal.files import write_atomically, write_record
 from graphcal.methods.positive_curves import BetweenCurves, after_shift, apply_curve, fit_curve
 from graphcal.metrics.references import reference_summary
 from graphcal.metrics.row_comparison import FEWEST, compare_rows
-from graphcal.tables.score_column import ScoreColumn
+from graphcal.tables.score_column import KINDS, ScoreColumn, duration, kind_of
 from graphcal.tables.two_classes import CurveChoice, average_precision, choose_curve, cross_fitted, curve_folds
-from graphcal.text import Summarized, plural
+from graphcal.text import Summarized, class_title, plural, sentences
 
 Array = NDArray[Any]
 SCHEMA = 1  # of results.json
-KINDS = ("probs", "logits", "scores")
 TARGETS = (0.9, 0.5)
 CURVE = 60  # numbers of rows sent between which the page draws lines
+SURE = 3.0  # standard errors between the number of labels and the one that the stated chances expect
 MATERIAL = 0.01  # fall of the average precision that is worth a warning
 DECISIONS = ("review", "close", "undecided", "labelled", "training")
-UNITS = {"h": "h", "d": "D", "w": "W"}
 
 
 @dataclass(frozen=True)
@@ -97,13 +94,14 @@ class Alerts(Summarized):
     @property
     def sentence(self) -> str:
         """The chosen threshold in one sentence."""
-        c, name = self.threshold, self.positive
+        c, name = self.threshold, class_title(self.positive)
         interval = (
             "" if c.precision.low is None else f" ({percent(c.precision.low)} to {percent(c.precision.high or 0)} %)"
         )
         about = "" if self.evidence.carries else " This is an estimate."
+        rows = f"{c.rows:,} highest rows" if c.rows > 1 else "highest row"
         return (
-            f"Sending the {c.rows:,} highest rows to review finds about {percent(c.recall.value)} % of {name}; "
+            f"Sending the {rows} to review finds about {percent(c.recall.value)} % of {name}; "
             f"{percent(c.precision.value)} % of them will be {name}{interval}.{about}"
         )
 
@@ -121,16 +119,18 @@ class Alerts(Summarized):
 
     def closing_text(self) -> str:
         """Rows that may be closed, or the labels that are missing."""
-        c, name = self.closing, self.positive
+        c, name = self.closing, class_title(self.positive)
         goal = f"at most {100 * c.max_missed:g} % of {name} lost, {100 * c.certainty:g} % certain"
         if not self.evidence.carries:
             return f"Nothing can be closed with certainty: the labels cannot carry it. {self._missing_text()}"
         if c.rows:
-            return f"The {c.rows:,} lowest rows can be closed: {goal}. Expected among them: {plural(c.missed, 'row')} of {name}."
+            rows = f"{c.rows:,} lowest rows" if c.rows > 1 else "lowest row"
+            return f"The {rows} can be closed: {goal}. Expected among them: {plural(c.missed, 'row')} of {name}."
         if c.labels_missing:
+            there = f"there {'is' if self.evidence.positives == 1 else 'are'} {self.evidence.positives:,}"
             return (
-                f"Nothing can be closed yet ({goal}): this takes {c.positives_needed} labelled rows of {name}, there are "
-                f"{self.evidence.positives}. About {round_up(c.labels_missing):,} more random labels would bring them."
+                f"Nothing can be closed yet ({goal}): this takes {c.positives_needed:,} labelled rows of {name}, {there}. "
+                f"About {round_up(c.labels_missing):,} more random labels would bring them."
             )
         return f"Nothing can be closed ({goal}): {name} occurs among the lowest rows, too."
 
@@ -139,19 +139,23 @@ class Alerts(Summarized):
         if not self.evidence.carries:
             return "None: all figures are estimates from calibrated probabilities."
         word = "Guaranteed" if self.evidence.guarantee else "If labels were drawn at random"
-        parts = []
-        for p in self.promises:
-            if p.rows:
-                parts.append(f"at least {100 * p.precision:g} % of the {p.rows:,} highest rows are {self.positive}")
+        name = class_title(self.positive)
+        kept = [
+            f"at least {100 * p.precision:g} % of the {p.rows:,} highest rows are {name}"
+            for p in self.promises
+            if p.rows
+        ]
         missing = [
-            f"{p.labels_missing:,} more random labels near the top for {100 * p.precision:g} %"
+            f"{p.labels_missing:,} more random labels among the {p.among:,} highest rows for {100 * p.precision:g} %"
             for p in self.promises
             if p.labels_missing
         ]
+        distant = [f"{100 * p.precision:g} %" for p in self.promises if not p.rows and not p.labels_missing]
         text = "No target precision can be promised yet."
-        if parts:
-            text = f"{word}, {100 * self.closing.certainty:g} % certain: {'; '.join(parts)}."
-        return text + (f" Missing: {'; '.join(missing)}." if missing else "")
+        if kept:
+            text = f"{word}, {100 * self.closing.certainty:g} % certain: {'; '.join(kept)}."
+        text += f" Missing: {'; '.join(missing)}." if missing else ""
+        return text + (f" Too few rows are expected to be clearly above {' or '.join(distant)}." if distant else "")
 
     def _missing_text(self) -> str:
         """Random labels that intervals at the chosen threshold would take."""
@@ -206,8 +210,7 @@ class Alerts(Summarized):
         written = [write_table(folder / "alerts.parquet", iter([self.table()]))]
         written.append(save(self.calibration, folder / "calibrator.safetensors"))
         write_atomically(folder / "report.html", alerts_page(self))
-        record = {**self.to_dict(), "files": {file.name: sha256_of(file) for file in written}}
-        write_atomically(folder / "results.json", json.dumps(record, indent=1) + "\n")
+        write_record(folder / "results.json", self.to_dict(), written)
         return folder
 
 
@@ -307,13 +310,16 @@ def alerts(
     labels = np.where(young | trained, -1, labels)
     chance = inclusion_of(values, labels, young, trained, inclusion, reviewed_above, random_share)
     labelled, hit = labels >= 0, labels == 1
+    name = class_title(positive)
     if not hit.any():
-        raise ValueError(
-            f"No row is labelled {positive}: its share cannot be estimated. Label some rows of {positive}."
-        )
+        if young.any():
+            raise ValueError(f"No row that is old enough is labelled {name}. Use a shorter delay or a later last day.")
+        raise ValueError(f"No row is labelled {name}: its share cannot be estimated. Label some rows of {name}.")
+    if labelled.sum() < 2:
+        raise ValueError("Only one row has a label. Label some rows drawn at random.")
     some, when = ~trained, None if time is None else np.asarray(time)[~trained]
     inclusions = None if chance is None else chance[some]
-    evidence = judge_labels(odds[some], labels[some], inclusions, young[some], when, positive, random_draw)
+    evidence = judge_labels(odds[some], labels[some], inclusions, young[some], when, name, random_draw)
     weight = np.ones(len(odds)) if chance is None else 1 / chance
     span = (float(odds.min()), float(odds.max()) + 1e-9)
 
@@ -336,9 +342,10 @@ def alerts(
         notes.append(f"Ranking got better: average precision {before:.3f} before and {after:.3f} after calibration.")
 
     pool = np.flatnonzero((judging | ~labelled) & ~trained)
-    sample = LabelSample(
-        ranking[pool], prob[pool], judging[pool], hit[pool], None if chance is None else chance[pool], certainty, seed
-    )
+    if chance is not None and young.any():  # a row that could be labelled is an old one
+        chance = np.where(chance >= 1, 1 - 1e-9, chance) * float((~young).mean())
+    drawn_with = None if chance is None else chance[pool]
+    sample = LabelSample(ranking[pool], prob[pool], judging[pool], hit[pool], drawn_with, certainty, seed)
     if not sample.num_unlabelled:
         raise ValueError(
             "Every row has a label: there is nothing to send. Add the rows to be reviewed, without a label."
@@ -356,7 +363,7 @@ def alerts(
     decision[queue] = "undecided"
     decision[queue[len(queue) - closing.rows :]] = "close"
     decision[queue[: threshold.rows]] = "review"
-    estimate = queue_estimate(sample, threshold, evidence.carries, positive)
+    estimate = queue_estimate(sample, threshold, evidence.carries, name)
     old = ~young & ~trained
     served = after_shift(calibration, 0.0 if class_weight is None else -float(np.log(class_weight)))
     fitting_period = prob[old if old.any() else ~trained]
@@ -418,12 +425,14 @@ def alerts_of_table(
 ) -> Alerts:
     """Read a table that `graphcal.tables.score_column.look` has seen, and call `alerts`; roles are names of columns."""
     from graphcal.tables.edges import read_edges
-    from graphcal.tables.reading import read_table
+    from graphcal.tables.reading import read_table, remark_on_order
 
     columns = {"scores": column.column} | ({"id": id_} if id_ else {}) | ({"label": label} if label else {})
     kind = {"scores": "logits"}.get(column.kind or "", column.kind)
     table = read_table(path, kind, "binary", column.classes, labels, columns)
-    y, notes = table.labels.numpy(), list(column.notes) + list(table.notes)
+    y = table.labels.numpy()
+    accuracy = remark_on_order(table.logits, y)  # at 50 %, which is no threshold of alerts
+    notes = [*column.notes, *(note for note in table.notes if note not in accuracy)]
     training = None if table.split is None else table.split.train
     if training is not None and training.any():
         notes.append(f"{int(training.sum()):,} training rows are neither sent nor used")
@@ -439,8 +448,7 @@ def alerts_of_table(
         negative=column.classes[0], ids=table.ids, edges=edge_index, training=training, inclusion=chance,
         time=table.times(time) if time else None, **options,
     )  # fmt: skip
-    sentences = tuple(f"{note[0].upper()}{note[1:].rstrip('.')}." for note in notes)
-    return replace(result, notes=(*sentences, *result.notes))
+    return replace(result, notes=(*sentences(notes), *result.notes))
 
 
 # Input
@@ -468,9 +476,8 @@ def log_odds_of(values: Array, kind: str | None) -> tuple[Array, str, list[str]]
         raise ValueError("All scores are equal: there is nothing to rank.")
     notes = []
     if kind is None:
-        kind = "probs" if values.min() >= 0 and values.max() <= 1 else "logits" if values.min() < 0 else "scores"
-        words = {"probs": "probabilities", "logits": "log-odds", "scores": "scores of any scale"}[kind]
-        notes.append(f"Scores from {values.min():.3g} to {values.max():.3g} are taken as {words}.")
+        kind = kind_of(values.min(), values.max())
+        notes.append(f"Scores from {values.min():.3g} to {values.max():.3g} are taken as {KINDS[kind]}.")
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
     if kind != "probs":
@@ -494,55 +501,48 @@ def too_young(
         )
     times = np.asarray(time)
     dates = np.issubdtype(times.dtype, np.datetime64)
-    if delay is not None:
-        young |= times > times.max() - (duration(str(delay)) if dates else float(delay))
-    if until is not None:
-        if dates:
-            last = np.datetime64(str(until))
-            young |= times >= last + np.timedelta64(1, "D") if len(str(until)) == 10 else times > last
-        else:
-            young |= times > float(until)
+    try:
+        if delay is not None:
+            young |= times > times.max() - (duration(str(delay)) if dates else float(delay))
+        if until is not None:
+            last: Any = np.datetime64(str(until)) if dates else float(until)
+            young |= times >= last + np.timedelta64(1, "D") if dates and len(str(until)) == 10 else times > last
+    except ValueError as fault:
+        kind = (
+            "dates: write a delay as 30d and a day as 2026-09-30"
+            if dates
+            else "numbers: write delay and day as numbers"
+        )
+        raise ValueError(f"The times of the rows are {kind}. {fault}".rstrip(".") + ".") from None
     count = int((young & (labels >= 0)).sum())
     note = f"{plural(int(young.sum()), 'row')} too recent for a label count as unlabelled"
     return young, [note + (f", also {count:,} that have one." if count else ".")]
 
 
-def duration(text: str) -> np.timedelta64:
-    """A time span from "30d", "2w" or "12h".
-
-    >>> duration("30d")
-    np.timedelta64(30,'D')
-    """
-    match = re.fullmatch(r"\s*(\d+)\s*([hdw])\w*\s*", text, re.IGNORECASE)
-    if match is None:
-        raise ValueError(f"Cannot read the time span {text!r}. Write it as 30d, 2w or 12h.")
-    return np.timedelta64(int(match[1]), UNITS[match[2].lower()])  # type: ignore[call-overload, no-any-return]
-
-
 def inclusion_of(
     values: Array, labels: Array, young: Array, trained: Array, inclusion: Any, above: float | None, share: float | None
 ) -> Array | None:
-    """Known probability (N,) with which each row was labelled; None for a simple random sample."""
+    """Known probability (N,) with which each row that is old enough was labelled; None for a simple random sample."""
     if (above is None) != (share is None):
         raise ValueError("A labelling policy needs both parts: reviewed_above and random_share.")
     if inclusion is not None and above is not None:
         raise ValueError("Pass the inclusion probabilities or a labelling policy, not both.")
     if above is not None and share is not None:
-        if not 0 < share <= 1:
-            raise ValueError(f"random_share must lie in 0..1, got {share:g}.")
-        chance = np.where(values > above, 1.0, share)
-        open_ = int(((values > above) & (labels < 0) & ~young & ~trained).sum())
-        if open_:
-            raise ValueError(
-                f"The policy says that every row with a score above {above:g} is labelled, but {open_:,} are not. Pass "
-                "inclusion probabilities, or the policy as it was followed."
-            )
-        return chance
-    if inclusion is None:
+        if not 0 < share < 1:
+            raise ValueError(f"The share of the other rows must lie between 0 and 1, got {share:g}; 0.02 means 2 %.")
+        chance, of = (
+            np.where(values > above, 1.0, share),
+            f"The policy says that every row with a score above {above:g}",
+        )
+    elif inclusion is not None:
+        chance, of = check_inclusion(inclusion, len(values)), "An inclusion probability of 1 says that every such row"
+    else:
         return None
-    chance = check_inclusion(inclusion, len(values))
-    mature = float((~young).mean())
-    return chance if mature == 1 else np.where(chance >= 1, 1 - 1e-9, chance) * mature
+    if missing := int(((chance >= 1) & (labels < 0) & ~young & ~trained).sum()):
+        raise ValueError(
+            f"{of} is labelled, but {missing:,} are not. Pass the chances with which rows were really drawn."
+        )
+    return chance
 
 
 # Labels
@@ -557,15 +557,25 @@ def judge_labels(
     have = f"{plural(count, 'label')}, {hits:,} of {positive}"
 
     def evidence(carries: bool, text: str) -> LabelEvidence:
-        stated = carries and (random_draw or chance is not None)
+        promised = carries and (random_draw or chance is not None)
         start = f"The labels can{'' if carries else 'not'} carry a promise"
-        return LabelEvidence(design, carries, stated, count, hits, f"{start}{text} ({have}).")
+        return LabelEvidence(design, carries, promised, count, hits, f"{start}{text} ({have}).")
 
     if count < FEWEST:
         return evidence(False, f": fewer than {FEWEST}")
     score = {f"probability of {positive}": 1 / (1 + np.exp(-np.clip(odds, -30, 30)))}
     frame = ~young if chance is None else ~young & (chance < 1)
     drawn, others = labelled & frame, frame & ~labelled
+    if chance is not None:
+        spread = chance * (1 - chance)
+        due, come = float(chance[frame].sum()), int(drawn.sum())
+        if abs(come - due) > SURE * np.sqrt(float(spread[frame].sum())):
+            return evidence(
+                False, f": the stated chances would have drawn about {due:,.0f} rows, {come:,} are labelled"
+            )
+        off = float(chance[drawn].sum() - (chance**2)[frame].sum())
+        if abs(off) > SURE * np.sqrt(float((chance**2 * spread)[frame].sum())):
+            return evidence(False, ": rows with a higher stated chance are not labelled more often in that measure")
     older = labelled if chance is None else ~young  # with known chances all older rows, whatever their chance
     groups = [(drawn, others, score, chance), (older, young, score, None)]
     if time is not None:

@@ -8,7 +8,6 @@ certifies the union of the first groups (decisions.thresholds): the order does n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,12 +23,12 @@ from graphcal.calibrate_table import labelled_note
 from graphcal.core import Calibration, Outputs
 from graphcal.decisions.counts import Count, count, event_class, grouped
 from graphcal.decisions.thresholds import certified_set, nested_sets
-from graphcal.files import sha256_of, write_atomically
+from graphcal.files import write_atomically, write_record
 from graphcal.methods import GraphScaling
 from graphcal.study import Study
 from graphcal.tables.edges import read_edges, remark_on_direction
 from graphcal.tables.reading import PredictionTable
-from graphcal.text import Summarized, plural
+from graphcal.text import Summarized, plural, sentences
 
 Array = NDArray[Any]
 SCHEMA = 1  # of results.json
@@ -136,8 +135,7 @@ class CountTable(Summarized):
             save(self.calibration, folder / "calibrator.safetensors"),
         ]
         write_atomically(folder / "report.html", count_page(self))
-        record = {**self.to_dict(), "files": {file.name: sha256_of(file) for file in written}}
-        write_atomically(folder / "results.json", json.dumps(record, indent=1) + "\n")
+        write_record(folder / "results.json", self.to_dict(), written)
         return folder
 
 
@@ -198,7 +196,6 @@ def count_rows(
         hit = (y == event_class(out, event)).numpy()
         held = (fit | train).numpy()
         union = certified_union(counts, members, hit, certify, held, precision, certainty, random_draw)
-    sentences = (f"{note[0].upper()}{note[1:].rstrip('.')}." for note in notes)
     return CountTable(
         event or "errors",
         by,
@@ -207,7 +204,7 @@ def count_rows(
         total,
         int(fit.sum()),
         union,
-        tuple(sentences),
+        sentences(notes),
         table.ids,
         members,
         calibration,

@@ -19,12 +19,13 @@ from __future__ import annotations
 import contextlib
 import glob
 import hashlib
+import json
 import os
 import re
 import secrets
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -220,6 +221,12 @@ def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> Path
     with atomic_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
     return Path(path)
+
+
+def write_record(path: Path, record: Mapping[str, Any], written: Iterable[Path]) -> None:
+    """Write ``record`` as JSON, the last file of a result, with the SHA-256 of the files ``written`` before it."""
+    digests = {file.name: sha256_of(file) for file in written}
+    write_atomically(path, json.dumps({**record, "files": digests}, indent=1) + "\n")
 
 
 def check_writable(folder: str | os.PathLike[str], size: int = 1 << 20) -> None:

@@ -20,7 +20,7 @@ import graphcal
 from graphcal.core import Calibration
 from graphcal.decisions.counts import Count, overview
 from graphcal.decisions.outcomes import Backtest, backtest
-from graphcal.files import sha256_of, write_atomically
+from graphcal.files import write_atomically, write_record
 from graphcal.graphs import class_name, node_name
 from graphcal.methods.solvers.node_order import kfold
 from graphcal.metrics import Measurement, reference_summary
@@ -193,8 +193,7 @@ class Results(Summarized):
             self.write_calibrated(folder / "calibrated.parquet"),
         ]
         path = write_atomically(folder / "report.html", page)
-        record = {**self.record, "files": {file.name: sha256_of(file) for file in written}}
-        write_atomically(folder / "results.json", json.dumps(record, indent=1) + "\n")
+        write_record(folder / "results.json", self.record, written)
         return path
 
 

@@ -19,6 +19,24 @@ def plural(count: float, noun: str) -> str:
     return f"{count:,.0f} {noun}{ending}"
 
 
+def class_title(name: str) -> str:
+    """The name of a class inside a sentence.
+
+    >>> class_title("1"), class_title("True"), class_title("fraud")
+    ('class 1', 'class True', 'fraud')
+    """
+    return f"class {name}" if name.isdigit() or name in ("True", "False") else name
+
+
+def sentences(notes: Sequence[str]) -> tuple[str, ...]:
+    """Notes with a capital letter and a full stop.
+
+    >>> sentences(["2 rows repeat an id", "Is this right?"])
+    ('2 rows repeat an id.', 'Is this right?')
+    """
+    return tuple(f"{note[0].upper()}{note[1:]}{'' if note[-1] in '.?' else '.'}" for note in notes)
+
+
 def summary_text(rows: Rows, width: int = 80) -> str:
     """One line per row, headings in a column; long texts are wrapped under their own column.
 
@@ -29,13 +47,13 @@ def summary_text(rows: Rows, width: int = 80) -> str:
     indent = max(len(heading) for heading, _ in rows) + 3
     return "\n".join(
         textwrap.fill(
-            text,
+            text.replace(" %", "\N{NO-BREAK SPACE}%"),
             max(width, indent + 20),
             initial_indent=f"{heading}:".ljust(indent),
             subsequent_indent=" " * indent,
             break_long_words=False,
             break_on_hyphens=False,
-        )
+        ).replace("\N{NO-BREAK SPACE}", " ")
         for heading, text in rows
     )
 

@@ -108,10 +108,23 @@ def test_a_stated_random_draw_is_a_guarantee(tmp_path):
         (["--class", "fraud", "--label-delay", "30d"], "--time COLUMN"),
         (["--class", "fraud", "--cost-alert", "3"], "pass both"),
         (["--class", "fraud", "--precision", "90"], "0.5 means 50 %"),
+        (["--class", "fraud", "--kind", "odds"], "probs, logits, scores"),
+        (["--class", "fraud", "--kind", "probs", "--score", "steps"], "between 0 and 1"),
+        (["--class", "fraud", "--score", "gaps"], "1 row without a finite number in column 'gaps' (first: row 7)"),
+        (["--class", "fraud", "--score", "same"], "nothing to rank"),
+        (["--class", "fraud", "--inclusion", "same"], "lies above 0 and is at most 1"),
+        (["--class", "fraud", "--inclusion", "case"], "not numbers"),
+        (["--class", "fraud", "--reviewed-above", "0.5"], "pass both"),
+        (["--class", "fraud", "--window", "month"], "--time COLUMN"),
+        (["--class", "fraud", "--time", "same", "--label-delay", "soon"], "30d, 2w or 12h"),
+        (["--label", "none"], "no row has a label"),
+        (["--label", "zero"], "no row is labelled '1'"),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, options, message):
-    write_scores(tmp_path / "s.parquet", rows=300, labelled=100)
+    steps, gaps = np.arange(300.0), np.where(np.arange(300) == 7, np.nan, 0.5)
+    more = {"steps": steps, "gaps": gaps, "same": np.full(300, 2), "none": pa.nulls(300), "zero": np.zeros(300, int)}
+    write_scores(tmp_path / "s.parquet", rows=300, labelled=100, **more)
     code, text = graphcal("alerts", tmp_path / "s.parquet", *options, "--out", tmp_path / "out")
     assert code == 2
     assert message in text
@@ -123,7 +136,8 @@ def test_bad_input_is_refused_before_torch_and_a_table_needs_no_pyg(tmp_path):
 import sys
 from typer.testing import CliRunner
 from graphcal.cli import app
-CliRunner().invoke(app, ["alerts", {path!r}, "--class", "theft", "--out", {out!r}])
+for bad in (["--class", "theft"], ["--class", "fraud", "--score", "case"], ["--class", "fraud", "--inclusion", "case"]):
+    assert CliRunner().invoke(app, ["alerts", {path!r}, *bad, "--out", {out!r}]).exit_code
 assert "torch" not in sys.modules
 done = CliRunner().invoke(app, ["alerts", {path!r}, "--class", "fraud", "--out", {out!r}])
 assert done.exit_code == 0, done.output

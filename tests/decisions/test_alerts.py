@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, hypergeom
 
-from graphcal.alert_table import alerts, duration
+from graphcal.alert_table import alerts
 from graphcal.decisions.alerts import LabelSample
 from graphcal.decisions.bounds import (
     fewest_errors,
@@ -15,6 +15,7 @@ from graphcal.decisions.bounds import (
     share_interval,
 )
 from graphcal.methods.positive_curves import after_shift, apply_curve, fit_curve
+from graphcal.tables.score_column import duration
 from graphcal.tables.two_classes import average_precision, choose_curve
 
 RATES = (0.002, 0.01, 0.05, 0.2)
@@ -138,10 +139,44 @@ def test_labels_picked_by_the_score_carry_no_promise():
 
 
 def test_wrong_chances_carry_no_promise():
+    """Rows picked by the score, all chances too large or too small by the same factor, and chances of other rows."""
     rng = np.random.default_rng(6)
     scores, y, _, _ = simulated(rng, "picked", 0.05)
     queue = alerts(scores, y, kind="probs", capacity=300, inclusion=rng.uniform(0.1, 0.3, len(scores)))
     assert not queue.evidence.carries
+    odds, truth = scored_rows(rng, 0.05, 6000)
+    chance = rng.uniform(0.1, 0.4, 6000)
+    y = np.where(rng.random(6000) < chance, truth, -1)
+    for wrong in (0.7 * chance, 1.3 * chance, rng.permutation(chance)):
+        queue = alerts(odds, y, kind="logits", capacity=300, precisions=(0.2,), inclusion=wrong)
+        assert not queue.evidence.carries
+        assert queue.promises == ()
+        assert queue.closing.rows == 0
+    assert alerts(odds, y, kind="logits", capacity=300, inclusion=chance).evidence.carries
+
+
+def test_a_policy_with_late_labels_carries_a_promise():
+    """Every old row above the threshold has a label, no recent one: that is what the policy and the delay say together."""
+    rng = np.random.default_rng(19)
+    odds, truth = scored_rows(rng, 0.05)
+    cut, time = float(np.quantile(odds, 0.95)), 100 * rng.random(len(odds))
+    y = np.where((rng.random(len(odds)) < np.where(odds > cut, 1.0, 0.1)) & (time <= 70), truth, -1)
+    options = {"reviewed_above": cut, "random_share": 0.1, "time": time, "label_delay": 30.0}
+    queue = alerts(odds, y, kind="logits", capacity=300, **options)
+    assert queue.evidence.carries
+    sent = queue.decision == "review"
+    assert queue.threshold.precision.low <= truth[sent].mean() <= queue.threshold.precision.high
+
+
+def test_missing_labels_are_named_where_they_would_help():
+    """23 labels of which half as many are wrong as allowed show 50 %; no rows are near 90 %."""
+    rng = np.random.default_rng(20)
+    prob = np.concatenate([np.full(200, 0.8), np.full(5000, 0.02)])
+    truth, labelled = rng.random(5200) < prob, np.arange(5200) % 50 == 0
+    sample = LabelSample(prob, prob, labelled, truth)
+    assert 10 < sample.promised_precision(0.5).labels_missing < sample.promised_precision(0.5).among < 300
+    far = sample.promised_precision(0.9)
+    assert (far.rows, far.labels_missing, far.among) == (0, 0, 0)
 
 
 def test_estimates_for_picked_labels_come_from_the_calibrated_probabilities():
@@ -280,6 +315,8 @@ def test_a_false_policy_is_refused():
     y = np.where(rng.random(len(odds)) < 0.2, truth, -1)
     with pytest.raises(ValueError, match="every row with a score above 0 is labelled"):
         alerts(odds, y, kind="logits", reviewed_above=0.0, random_share=0.2)
+    with pytest.raises(ValueError, match="every such row is labelled"):
+        alerts(odds, y, kind="logits", inclusion=np.ones(len(odds)))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from graphcal.cli.console import plain_console, print_summary
+from graphcal.text import class_title
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,16 +73,24 @@ def alerts(
     graphcal alerts scores.parquet --time day --label-delay 30d --capacity 400
     """
     from graphcal.files import check_writable
-    from graphcal.tables.score_column import look
+    from graphcal.tables.score_column import duration, look
 
     targets = [share_of(part, "--precision") for part in precision.split(",") if part.strip()]
     share_of(str(max_missed), "--max-missed")
     share_of(str(certainty), "--certainty")
     if (cost_alert is None) != (cost_miss is None):
         raise ValueError("--cost-alert and --cost-miss go together: pass both.")
+    if (reviewed_above is None) != (random_share is None):
+        raise ValueError("--reviewed-above and --random-share go together: pass both.")
+    if random_share is not None:
+        share_of(str(random_share), "--random-share")
     if (label_delay or fit_until) and not time:
         raise ValueError("--label-delay and --fit-until need the column of times. Pass --time COLUMN.")
-    column = look(scores, score, label, labels, class_, kind, [name for name in (time, inclusion, id_) if name])
+    if window != "auto" and not time:
+        raise ValueError("--window needs the column of times. Pass --time COLUMN.")
+    if label_delay and not label_delay.replace(".", "").isdigit():
+        duration(label_delay)
+    column = look(scores, score, label, labels, class_, kind, [name for name in (time, id_) if name], inclusion)
     check_writable(out)
 
     from graphcal.alert_table import alerts_of_table
@@ -122,7 +131,7 @@ def _show(result: Alerts, out: Path) -> None:
     console.print(interval if result.evidence.carries else "All figures are estimates.", style="dim")
     console.print()
     if result.windows:
-        print_windows(console, result.windows, result.positive)
+        print_windows(console, result.windows, class_title(result.positive))
         for one in result.windows:
             if one.drift:
                 console.print(f"* {one.name}: scores have changed; {one.drift}", style="dim")
@@ -135,12 +144,14 @@ def threshold_table(result: Alerts) -> Table:
     """The thresholds, at most 80 columns wide."""
     from rich.table import Table
 
+    from graphcal.decisions.alerts import thousands
+
     costs = result.threshold.cost is not None
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for title in ("rows sent", "precision", "found", "missed", *["cost"] * costs, ""):
         table.add_column(title, justify="right" if title else "left", no_wrap=bool(title))
     for row in result.thresholds:
-        cost = [f"{row.cost:,.0f}"] if costs and row.cost is not None else []
+        cost = [thousands(row.cost)] if costs and row.cost is not None else []
         cells = (f"{row.rows:,}", row.precision.text(), row.recall.text(), f"{row.missed:,.0f}", *cost)
         table.add_row(*cells, ", ".join(row.marks), style="bold" if row.rows == result.threshold.rows else None)
     return table

@@ -119,7 +119,8 @@ class PrecisionPromise:
     precision: float
     certainty: float
     rows: int
-    labels_missing: int  # random labels above the cut for the rows that are expected to qualify; 0 where kept
+    labels_missing: int  # random labels that would show it; 0 where it is kept, or where too few rows are that precise
+    among: int  # highest rows to draw them from
 
 
 class LabelSample:
@@ -307,8 +308,8 @@ class LabelSample:
                 break
             rows = np.unique(np.linspace(max(first, 1), self.num_unlabelled, STEPS).astype(np.int64))
             best = max(best, walk(rows, lambda some: self._is_precise(some, precision, risk)))
-        missing = 0 if best else max(0, labels_for_power(1 - precision, self.certainty) - self._labels_where(precision))
-        return PrecisionPromise(precision, self.certainty, best, missing)
+        missing, among = (0, 0) if best else self._labels_missing(precision, risk)
+        return PrecisionPromise(precision, self.certainty, best, missing, among)
 
     def _is_precise(self, rows: Array, precision: float, risk: float) -> Array:
         """(T,) bool: at least a share of the N highest unlabelled rows is positive, each N tested alone."""
@@ -316,12 +317,18 @@ class LabelSample:
         among = self.positives_between(np.zeros_like(end), end, 2 * risk)
         return np.zeros(len(rows), bool) if among is None else np.asarray(among[0] >= precision * rows - 1e-9)
 
-    def _labels_where(self, precision: float) -> int:
-        """Labels among the rows that are expected to have the precision."""
+    def _labels_missing(self, precision: float, risk: float) -> tuple[int, int]:
+        """Labels that would show the precision, and the highest unlabelled rows to draw them from; 0, 0 where there are too few.
+
+        They are drawn from the rows that are expected to be clearly better: half as wrong, or 1.5 times as precise.
+        """
+        better = min(1.5 * precision, (1 + precision) / 2)
         rows = np.arange(1, self.num_unlabelled + 1)
-        mean = self._sum_prob[self.ends(rows)] / rows
-        reached = np.flatnonzero(mean >= precision)
-        return int(self.labelled[: self.ends(rows[reached[-1:]])[0]].sum()) if len(reached) else 0
+        reached = np.flatnonzero(self._sum_prob[self.ends(rows)] >= better * rows)
+        among = int(reached[-1]) + 1 if len(reached) else 0
+        there = int(self.ends([among])[0]) - among
+        needed = labels_for_power(1 - precision, 1 - risk, (1 - better) / (1 - precision))
+        return (needed - there, among) if 0 < needed - there < among else (0, 0)
 
     def closing(self, max_missed: float, promise: bool = True) -> Closing:
         """The largest set of lowest rows with at most a share ``max_missed`` of the unlabelled positives, by a walk upwards."""

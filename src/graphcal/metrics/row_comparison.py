@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphcal.text import class_title
+
 Array = NDArray[Any]
 LEVEL = 0.003  # rows differ "beyond chance": three false alarms in 1,000 random draws
 DRAWS = 999  # re-assignments at most
@@ -93,7 +95,7 @@ def sample_values(probs: Array, classes: Sequence[int]) -> Array:
 def probability_names(classes: Sequence[int], names: Sequence[str] | None = None) -> list[str]:
     """Names of the columns of `sample_values`."""
     titles = [str(k) if names is None else str(names[k]) for k in classes]
-    return ["confidence", *(f"probability of {'class ' if t.isdigit() else ''}{t}" for t in titles)]
+    return ["confidence", *(f"probability of {class_title(t)}" for t in titles)]
 
 
 def compare_rows(

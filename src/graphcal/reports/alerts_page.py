@@ -14,6 +14,7 @@ import numpy as np
 
 from graphcal.decisions.alerts import Estimate, percent, thousands
 from graphcal.decisions.bounds import share_interval
+from graphcal.text import class_title
 
 if TYPE_CHECKING:
     from graphcal.alert_table import Alerts
@@ -57,12 +58,13 @@ show(+box.value);
 def alerts_page(result: Alerts) -> str:
     """The page as one HTML file without requests."""
     css = (files("graphcal.reports") / "page.css").read_text(encoding="utf-8") + STYLE
-    name, most = escape(result.positive), result.curve[-1].rows
+    title, most = class_title(result.positive), result.curve[-1].rows
+    name = escape(title)
     texts = "".join(f"<dt>{escape(head)}</dt><dd>{escape(text)}</dd>" for head, text in result.summary[1:])
     points = [
         (row.rows, *map(_short, (*astuple(row.precision), *astuple(row.recall), row.missed))) for row in result.curve
     ]
-    facts = {"name": result.positive, "curve": points, "left": LEFT, "width": WIDTH - LEFT - RIGHT}
+    facts = {"name": title, "curve": points, "left": LEFT, "width": WIDTH - LEFT - RIGHT}
     data = json.dumps(facts, separators=(",", ":")).replace("<", "\\u003c")
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -114,7 +116,7 @@ def curves(result: Alerts) -> str:
         points = " ".join(f"{x:.1f},{_y(s.value):.1f}" for x, s in zip(at, shares))
         parts.append(f'<polyline class="line {colour}" points="{points}"/>')
     parts.append(f'<line class="here" x1="0" x2="0" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
-    name = escape(result.positive)
+    name = escape(class_title(result.positive))
     caption = f"Blue: share of the rows sent that are {name}. Orange: share of all {name} that is found."
     return _figure("Precision and share found", caption, "".join(parts))
 
@@ -152,7 +154,7 @@ def reliability(result: Alerts) -> str:
         ends = share_interval(hits, len(part), result.closing.certainty)
         parts.append(f'<line class="whisk" x1="{x:.1f}" x2="{x:.1f}" y1="{y(ends[0]):.1f}" y2="{y(ends[1]):.1f}"/>')
         parts.append(f'<circle class="under" cx="{x:.1f}" cy="{y(hits / len(part)):.1f}" r="5"/>')
-    name = escape(result.positive)
+    name = escape(class_title(result.positive))
     title = f'<text x="{(WIDTH + LEFT) / 2}" y="{HEIGHT - 6}" text-anchor="middle">probability of {name}</text>'
     caption = "Labelled rows in groups: share that was seen against the probability. On the dashed line they agree."
     return _figure("Are the probabilities right?", caption, "".join(parts) + title)
@@ -190,8 +192,8 @@ def window_rows(result: Alerts) -> str:
         drift = f'<td class="mark">{"scores have changed" if one.drift else ""}</td>'
         body += "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + drift + "</tr>"
     heads = "".join(f"<th>{t}</th>" for t in ("Window", "Rows", "Sent", "Expected", "Precision", "Found", ""))
-    share = percent(result.closing.certainty)
+    share, name = percent(result.closing.certainty), escape(class_title(result.positive))
     return (
-        f'<section><h2>Over time</h2><p class="note">Expected {escape(result.positive)} with {share} % intervals.</p>'
+        f'<section><h2>Over time</h2><p class="note">Expected {name} with {share} % intervals.</p>'
         f'<div class="scroll"><table class="alerts"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div></section>'
     )

@@ -121,8 +121,8 @@ def end_columns(names: list[str], columns: Mapping[str, str], shard: Path) -> li
     for role in ENDS:
         if role not in roles:
             raise ValueError(
-                f"{shard}: no column for the {role} of an edge; the columns are {', '.join(names)}. Name yours: --columns "
-                f"{role}=NAME"
+                f"{shard}: no column for the {role} of an edge; the columns are {', '.join(names)}. Call it "
+                f"{'src' if role == 'source' else 'dst'}, or name it: --columns {role}=NAME"
             )
     return [roles[role] for role in ENDS]
 

@@ -117,7 +117,8 @@ class CurveChoice:
         """The choice and its reason in one line."""
         others = sorted((value, name) for name, value in self.nll.items() if name != self.name)
         beside = ", ".join(f"{TITLES.get(name, name)} {value:.4f}" for value, name in others[:3])
-        text = f"{TITLES.get(self.name, self.name)}, lowest cross-validated loss ({self.nll[self.name]:.4f}; {beside})"
+        why = f"lowest cross-validated loss ({self.nll[self.name]:.4f}; {beside})"
+        text = f"{TITLES.get(self.name, self.name)}, {why if others else 'all that so few labels can fit'}"
         if self.class_weight is None:
             return text
         undone = "undone" if self.name != "none" else "looks like"
@@ -128,7 +129,8 @@ class CurveChoice:
 
 
 TITLES = {"none": "scores as given", "shift": "class weights undone", "platt": "Platt scaling", "beta": "beta calibration",
-          "quadratic": "quadratic logistic", "isotonic": "isotonic regression"}  # fmt: skip
+          "quadratic": "quadratic logistic", "isotonic": "isotonic regression",
+          "graph-scaling": "graph scaling"}  # fmt: skip
 
 
 def curve_folds(count: int) -> list[np.ndarray]:
