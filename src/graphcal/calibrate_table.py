@@ -14,7 +14,7 @@ from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
 from graphcal.results import Provenance, Results, choose_method, results_of
 from graphcal.study import Study
 from graphcal.tables.calibration import attach_metadata, fit, outputs_of, read_final_layer, write_calibrated
-from graphcal.tables.edges import read_edges, remark_on_direction
+from graphcal.tables.edges import read_edges, remark_on_edges
 from graphcal.tables.labels import is_of_edges, random_split
 from graphcal.tables.reading import PredictionTable
 from graphcal.tables.two_classes import notes_on
@@ -48,7 +48,7 @@ def calibrate_files(
     final = None if final_layer is None else read_final_layer(final_layer)
     out = outputs_of(table.logits, y, split, edge_index, final)
     out.graph.class_names, out.graph.node_ids = list(table.classes), table.ids.to_numpy(zero_copy_only=False)
-    notes += [] if edge_index is None else remark_on_direction(edge_index)
+    notes += [] if edge_index is None else remark_on_edges(edge_index)
     notes += labelled_note(table, out)
     shards = table.source.shards
     with threads_for(out.logits.numel()):
