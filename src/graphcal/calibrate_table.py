@@ -27,7 +27,6 @@ def calibrate_files(
     final_layer: str | Path | None = None,
     calibrators: Sequence[str] = ("auto",),
     seed: int = 0,
-    bins: int = BINS,
     columns: Mapping[str, str] | None = None,
 ) -> Results:
     """Fit each calibrator on the validation rows of a table of predictions, measure on its test rows.
@@ -71,7 +70,7 @@ def calibrate_files(
                 layout=table.layout.name,
                 kind=table.kind.name,
             ),
-            bins,
+            BINS,
             partial(write_calibrated, table, fitted.log_probs, split=split),
             served=table.layout.as_written(fitted.log_probs),
         )
