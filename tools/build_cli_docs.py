@@ -23,8 +23,9 @@ their help lists. `NO_COLOR=1` is honoured.
 
 
 def page() -> str:
-    commands: Any = typer.main.get_command(app)
-    return "\n\n".join([HEAD.rstrip(), *(section(name, one) for name, one in commands.commands.items())]) + "\n"
+    group: Any = typer.main.get_command(app)
+    names = group.list_commands(None)
+    return "\n\n".join([HEAD.rstrip(), *(section(name, group.commands[name]) for name in names)]) + "\n"
 
 
 def section(name: str, command: Any) -> str:

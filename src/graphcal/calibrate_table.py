@@ -14,7 +14,7 @@ from graphcal.metrics.row_comparison import compare_rows, prediction_covariates
 from graphcal.results import Provenance, Results, choose_method, results_of
 from graphcal.study import Study
 from graphcal.tables.calibration import attach_metadata, fit, outputs_of, read_final_layer, write_calibrated
-from graphcal.tables.edges import read_edges, remark_on_direction
+from graphcal.tables.edges import read_edges, remark_on_edges
 from graphcal.tables.labels import is_of_edges, random_split
 from graphcal.tables.reading import PredictionTable
 from graphcal.tables.two_classes import notes_on
@@ -27,7 +27,6 @@ def calibrate_files(
     final_layer: str | Path | None = None,
     calibrators: Sequence[str] = ("auto",),
     seed: int = 0,
-    bins: int = BINS,
     columns: Mapping[str, str] | None = None,
 ) -> Results:
     """Fit each calibrator on the validation rows of a table of predictions, measure on its test rows.
@@ -49,7 +48,7 @@ def calibrate_files(
     final = None if final_layer is None else read_final_layer(final_layer)
     out = outputs_of(table.logits, y, split, edge_index, final)
     out.graph.class_names, out.graph.node_ids = list(table.classes), table.ids.to_numpy(zero_copy_only=False)
-    notes += [] if edge_index is None else remark_on_direction(edge_index)
+    notes += [] if edge_index is None else remark_on_edges(edge_index)
     notes += labelled_note(table, out)
     shards = table.source.shards
     with threads_for(out.logits.numel()):
@@ -71,7 +70,7 @@ def calibrate_files(
                 layout=table.layout.name,
                 kind=table.kind.name,
             ),
-            bins,
+            BINS,
             partial(write_calibrated, table, fitted.log_probs, split=split),
             served=table.layout.as_written(fitted.log_probs),
         )

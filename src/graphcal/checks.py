@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -124,6 +125,28 @@ def check_labels(y: Tensor, nodes: int, classes: int, in_a_mask: Tensor) -> None
 
 def check_mask(mask: Any, nodes: int, name: str, may_be_empty: bool = False) -> Tensor:
     """A choice of nodes as a boolean (N,) tensor: from a boolean mask or from node numbers, as tensor, array or list."""
+    tensor = _mask_or_numbers(mask, nodes, name)
+    if tensor.dtype != torch.bool:
+        _check_distinct(tensor, nodes, name)
+        tensor = torch.zeros(nodes, dtype=torch.bool, device=tensor.device).index_fill(0, tensor, True)
+    if not may_be_empty and not tensor.any():
+        raise ValueError(f"{name} selects no node: give the nodes to fit on, for example data.val_mask")
+    return tensor
+
+
+def check_numbers(mask: Any, nodes: int, name: str) -> Tensor:
+    """The same choice as sorted node numbers (n,); no mask is made of numbers, so many small sets are cheap."""
+    tensor = _mask_or_numbers(mask, nodes, name)
+    if tensor.dtype == torch.bool:
+        return tensor.nonzero().flatten()
+    if len(tensor) == nodes:  # a number may come twice, but a mask of integers is no list of numbers
+        _check_distinct(tensor, nodes, name)
+    numbers: Tensor = tensor.unique()
+    return numbers
+
+
+def _mask_or_numbers(mask: Any, nodes: int, name: str) -> Tensor:
+    """A boolean mask (N,) or node numbers (n,), of the right form and range."""
     came = type(mask).__name__
     try:
         tensor = torch.as_tensor(mask)
@@ -135,26 +158,26 @@ def check_mask(mask: Any, nodes: int, name: str, may_be_empty: bool = False) -> 
         tensor.dtype == torch.uint8 and tensor.shape == (nodes,) and bool((tensor <= 1).all())
     ):  # a mask as older torch wrote them
         tensor = tensor.bool()
+    if isinstance(mask, Sequence) and len(mask) == 0:
+        tensor = tensor.long()
     if tensor.dim() != 1 or tensor.is_floating_point() or tensor.is_complex():
         came = f"{tuple(tensor.shape)} of {tensor.dtype}"
         several = f": choose one of the splits, {name}[:, 0]" if tensor.dim() == 2 else ""
         raise ValueError(f"{name} must be a boolean mask with one entry per node, or node numbers; got {came}{several}")
-    if tensor.dtype != torch.bool:
-        tensor = _mask_of_numbers(tensor.long(), nodes, name)
-    if len(tensor) != nodes:
-        raise ValueError(f"{name} has {len(tensor)} entries, but there are {nodes} nodes")
-    if not may_be_empty and not tensor.any():
-        raise ValueError(f"{name} selects no node: give the nodes to fit on, for example data.val_mask")
-    return tensor
-
-
-def _mask_of_numbers(ids: Tensor, nodes: int, name: str) -> Tensor:
+    if tensor.dtype == torch.bool:
+        if len(tensor) != nodes:
+            raise ValueError(f"{name} has {len(tensor)} entries, but there are {nodes} nodes")
+        return tensor
+    ids = tensor.long()
     if ids.numel() and (int(ids.min()) < 0 or int(ids.max()) >= nodes):
         raise ValueError(f"{name} names nodes {int(ids.min())}..{int(ids.max())}, but there are nodes 0..{nodes - 1}")
+    return ids
+
+
+def _check_distinct(ids: Tensor, nodes: int, name: str) -> None:
     if len(ids) != len(ids.unique()):
         hint = ": a mask of zeros and ones is given as mask.bool()" if len(ids) == nodes else ""
         raise ValueError(f"{name} names {len(ids) - len(ids.unique())} nodes more than once{hint}")
-    return torch.zeros(nodes, dtype=torch.bool, device=ids.device).index_fill(0, ids, True)
 
 
 def normalise_masks(graph: Data, nodes: int) -> Data:

@@ -26,7 +26,7 @@ from graphcal.decisions.thresholds import certified_set, nested_sets
 from graphcal.files import write_atomically, write_record
 from graphcal.methods import GraphScaling
 from graphcal.study import Study
-from graphcal.tables.edges import read_edges, remark_on_direction
+from graphcal.tables.edges import read_edges, remark_on_edges
 from graphcal.tables.reading import PredictionTable
 from graphcal.text import Summarized, plural, sentences
 
@@ -162,6 +162,8 @@ def count_rows(
     """
     from torch_geometric.data import Data
 
+    if by == table.layout.roles.get("label"):
+        raise ValueError(f"--by {by} is the column of the labels, and intervals hold for groups formed without them.")
     y, notes = table.labels.clone(), list(table.notes)
     train = torch.zeros_like(table.labelled) if table.split is None else torch.from_numpy(table.split.train)
     labelled = table.labelled & ~train
@@ -174,7 +176,7 @@ def count_rows(
     graph = Data(y=torch.where(fit | train, y, -1), train_mask=train & (y >= 0), val_mask=fit, num_nodes=len(y))
     if edges is not None:
         graph.edge_index = read_edges(edges, table.ids, columns)
-        notes += remark_on_direction(graph.edge_index)
+        notes += remark_on_edges(graph.edge_index)
     graph.class_names = list(table.classes)
     out = Outputs(table.logits, graph)
     notes += labelled_note(table, out)
@@ -238,5 +240,5 @@ def certified_union(
 
 
 def _texts(column: pa.ChunkedArray) -> Array:
-    """Values of a column as text; empty where they are missing."""
-    return np.array(["" if value is None else str(value) for value in column.to_pylist()], dtype=str)
+    """Values of a column as text."""
+    return np.array(["(missing)" if value in (None, "") else str(value) for value in column.to_pylist()], dtype=str)

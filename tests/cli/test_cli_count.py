@@ -117,6 +117,7 @@ def test_certified_unions_hold_in_most_draws():
     [
         (("--by", "nothing"), "no column 'nothing'"),
         (("--by", "community"), "needs edges"),
+        (("--by", "label"), "column of the labels"),
         (("--by", "shop", "--class", "cat"), "Classes: "),
         (("--by", "shop", "--precision", "0.5"), "--class"),
         (("--by", "shop", "--certainty", "95"), "--certainty"),

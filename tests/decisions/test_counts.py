@@ -279,9 +279,18 @@ def test_groups_are_communities_and_predicted_classes(out):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"nodes": [0.5]}, "masks or node numbers"),
+        ({"nodes": [0.5]}, "boolean mask"),
         ({"nodes": [500]}, "0..499"),
-        ({"nodes": np.ones(3, bool)}, "shape"),
+        ({"nodes": np.ones(3, bool)}, "3 entries"),
+        ({"nodes": np.ones((2, 500), bool)}, "boolean mask"),
+        ({"nodes": np.arange(500) % 2}, "mask of zeros and ones"),
+        ({"nodes": "test_mask"}, "boolean mask"),
+        ({"nodes": [[0], 1]}, "boolean mask"),
+        ({"nodes": [0], "event": True}, "Classes"),
+        ({"nodes": [0], "groups": {"shop": np.arange(500)}}, "stands in for edges"),
+        ({"by": np.array([None] * 500)}, "without gaps"),
+        ({"by": np.array(["a", 1] * 250, dtype=object)}, "of one type"),
+        ({"by": np.where(np.arange(500) == 1, np.nan, 1.0)}, "1 missing"),
         ({"by": "shop"}, "attribute"),
         ({"by": np.zeros(3)}, "one value per node"),
         ({"nodes": [0], "event": "cat"}, "Classes"),
@@ -292,6 +301,31 @@ def test_groups_are_communities_and_predicted_classes(out):
 def test_bad_arguments_are_refused(out, calibration, arguments, words):
     with pytest.raises(ValueError, match=words):
         count(calibration, out, **arguments)
+
+
+def test_masks_of_any_type_name_the_same_nodes(out, calibration):
+    mask = out.graph.test_mask
+    same = [mask, mask.to(torch.uint8), mask.numpy(), mask.tolist(), mask.nonzero().flatten()]
+    counts = [count(calibration, out, nodes) for nodes in same]
+    assert all(one == counts[0] for one in counts)
+    assert counts[0].nodes == int(mask.sum())
+
+
+def test_a_class_named_error_is_not_confused_with_errors(out, calibration):
+    data = out.graph.clone()
+    data.class_names = ["a", "error", "c", "d", "e"]
+    named = graphcal.Outputs(out.logits, data, out.final, out.hidden)
+    with pytest.raises(ValueError, match="name of a class"):
+        count(calibration, named, [0])
+    assert count(calibration, named, out.graph.test_mask, event=1) == count(
+        calibration, out, out.graph.test_mask, event=1
+    )
+
+
+def test_arguments_in_the_wrong_order_are_refused(out, calibration):
+    for first, second in ((out, calibration), (graphcal.GraphScaling(sets=True), out)):
+        with pytest.raises(ValueError, match="in this order"):
+            count(first, second, [0])
 
 
 def test_a_calibration_without_refits_is_refused(out):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from known_truth import predictions
 
-from graphcal import metrics
+from graphcal import core, metrics
 from graphcal.metrics import inputs
 from graphcal.metrics.bins import bin_of, equal_width_bin, equal_width_edges
 from graphcal.metrics.inputs import first_largest, read_chunk
@@ -83,6 +83,7 @@ def test_predictions_are_argmax(C):
     values = np.random.default_rng(0).integers(0, 5, size=(C, 400)).astype(np.float32)  # full of ties
     top, pred = first_largest(values)
     assert (pred == values.argmax(axis=0)).all()
+    assert (pred == core.first_largest(torch.from_numpy(values)).numpy()).all()
     assert (top == values.max(axis=0)).all()
 
 

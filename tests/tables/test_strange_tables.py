@@ -332,6 +332,13 @@ def test_edges_in_one_direction_are_told(tmp_path):
     assert not any("one direction" in note for note in two.record["notes"])
 
 
+def test_edges_that_join_no_rows_are_told(tmp_path):
+    table = read_table(write(tmp_path / "p.parquet", **KNOWN, **wide()))
+    for ends in (IDS[:0], IDS):
+        run = calibrate_files(table, write(tmp_path / "e.parquet", src=ends, dst=ends), None, ["ts"])
+        assert any("no two different rows" in note for note in run.record["notes"])
+
+
 def test_what_a_calibrator_lacks_is_told_by_its_option(tmp_path):
     table = read_table(write(tmp_path / "p.parquet", **KNOWN, **wide()))
     with pytest.raises(ValueError, match="--final-layer FILE"):

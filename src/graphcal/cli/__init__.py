@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from typing import Any
 
 import typer
+import typer.core
 
 from graphcal import __version__
 from graphcal.cli.alerts import alerts
@@ -22,8 +24,32 @@ from graphcal.cli.score import score
 from graphcal.cli.watch import watch
 from graphcal.plugins import announced
 
+
+class Commands(typer.core.TyperGroup):
+    """The commands of this package; those of the laboratory and of plug-ins are imported when another name is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        self._import_the_rest()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands:
+            self._import_the_rest()
+        return super().get_command(ctx, cmd_name)
+
+    def _import_the_rest(self) -> None:
+        rest = typer.Typer(pretty_exceptions_enable=False)
+        points = [point for name, point in announced("command").items() if name not in self.commands]
+        for point in points:
+            panel = "Laboratory" if point.module.startswith("graphcal.lab.") else "Plug-ins"
+            rest.command(point.name, rich_help_panel=panel)(point.load())
+        if points:
+            self.commands.update(typer.main.get_group(rest).commands)
+
+
 app = typer.Typer(
     name="graphcal",
+    cls=Commands,
     help="Honest confidence for graph neural networks: measure, calibrate, decide.",
     no_args_is_help=True,
     add_completion=True,
@@ -32,10 +58,6 @@ app = typer.Typer(
 )
 for command in (calibrate, score, check, decide, alerts, count, plan, watch, report, methods):
     app.command()(command)
-for point in announced("command").values():  # the laboratory, and other packages
-    app.command(point.name, rich_help_panel="Laboratory" if point.module.startswith("graphcal.lab.") else "Plug-ins")(
-        point.load()
-    )
 
 
 SOFTWARE_ERROR = 70  # EX_SOFTWARE of sysexits.h

@@ -43,7 +43,6 @@ def calibrate(
         None, metavar="NAME", help="wide, list, long, top-label or binary, if the columns allow several."
     ),
     seed: int = typer.Option(0, min=0, metavar="N", help="Seed of the random split, if no split is given."),
-    bins: int = typer.Option(20, min=1, metavar="N", help="Equal-width bins (lo, hi], 0 and 1 included."),
     out: Path = typer.Option(
         Path("graphcal-calibrated"),
         metavar="FOLDER",
@@ -68,5 +67,5 @@ def calibrate(
     check_writable(out)
     table = read_table(predictions, kind, layout, classes, labels, names, split, source)
     calibrators = [name.strip() for name in calibrator.split(",") if name.strip()]
-    results = calibrate_files(table, edges, final_layer, calibrators, seed, bins, names)
+    results = calibrate_files(table, edges, final_layer, calibrators, seed, names)
     save_and_show(results, out, json)

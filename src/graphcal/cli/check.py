@@ -33,7 +33,6 @@ def check(
         metavar="N",
         help="Equal-width bins of the confidence; of two classes, bins of equal counts of the probability of class 1.",
     ),
-    label: str = typer.Option("label", metavar="COLUMN", help="Column that holds the true class."),
     labels: Path = typer.Option(None, metavar="FILE", help="Table of id and label, where the predictions have none."),
     split: str = typer.Option(
         None,
@@ -61,8 +60,7 @@ def check(
 
     if max_ece <= 0 or max_ece >= 1:
         raise ValueError(f"--max-ece must lie between 0 and 1, got {max_ece}; 0.05 means 5 points")
-    names = column_names(columns) | ({"label": label} if label != "label" else {})
-    table = read_table(predictions_in(predictions), kind, None, classes, labels, names, split, source)
+    table = read_table(predictions_in(predictions), kind, None, classes, labels, column_names(columns), split, source)
     measured, used = table.labelled, 0
     if table.split is not None:
         fitted = torch.as_tensor(table.split.train | table.split.val)

@@ -33,7 +33,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, bdtrik, betainc, betaincinv, betaln, gammaln
+from scipy.special import bdtr, bdtrik, betainc, betaln, gammaln
+
+from graphcal.metrics.diagram import clopper_pearson
 
 Array = NDArray[Any]
 TINY = 1e-12  # slack for sums of logarithms
@@ -95,10 +97,8 @@ def error_count_interval(e: int, K: int, k: int, certainty: float) -> tuple[int,
 
 def share_interval(hits: int, trials: int, certainty: float) -> tuple[float, float]:
     """Clopper and Pearson's two-sided interval of a share."""
-    risk = (1 - certainty) / 2
-    low = 0.0 if hits == 0 else float(betaincinv(hits, trials - hits + 1, risk))
-    high = 1.0 if hits == trials else float(betaincinv(hits + 1, trials - hits, 1 - risk))
-    return low, high
+    low, high = clopper_pearson(np.array(trials), np.array(hits), certainty)
+    return float(low), float(high)
 
 
 def realised_certified(

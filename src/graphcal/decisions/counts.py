@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import betainc, betaincinv
 
+from graphcal.checks import check_numbers
 from graphcal.communities import RESOLUTIONS
 from graphcal.core import Calibration, Outputs
 from graphcal.graphs import class_name, fingerprint, structure
@@ -142,12 +143,10 @@ class EventModel:
         columns: Mapping[str, Any] | None = None,
     ) -> EventModel:
         """The model of an event: "error" (the calibrated prediction is wrong), or a class by name or number."""
-        sets: Any = getattr(calibration, "sets", None)
-        if sets is None:
-            raise ValueError(
-                f"{type(calibration).__name__} holds no refits to count with. Fit it with GraphScaling(sets=True)."
-            )
+        sets = refits_of(calibration, out)
         label = None if event == "error" else event_class(out, event)
+        if label is None and "error" in class_names(out):
+            raise ValueError("event='error' is also the name of a class. Rename the class, or count it by number.")
         calibration._check(out)
         with torch.no_grad():
             context = calibration.context_of(out)
@@ -285,9 +284,12 @@ def count(
         raise ValueError(f"certainty must lie between 0 and 1, got {certainty:g}.")
     if (nodes is None) == (by is None):
         raise ValueError("Pass nodes= or by=, one of them.")
+    refits_of(calibration, out)
     columns = dict(groups or {})
+    if columns and out.graph.get("edge_index") is not None:
+        raise ValueError("groups= stands in for edges, but the graph has edges. Leave one of the two out.")
     if by is None:
-        many = isinstance(nodes, Sequence) and any(np.ndim(one) > 0 for one in nodes)
+        many = isinstance(nodes, Sequence) and not isinstance(nodes, str) and any(np.ndim(one) > 0 for one in nodes)
         matrix, names = set_matrix(nodes if many else [nodes], out.num_nodes), None
     else:
         many = True
@@ -339,31 +341,36 @@ def counts_of(moments: Moments, certainty: float, names: Sequence[str] | None = 
     ]
 
 
+def refits_of(calibration: Any, out: Any) -> Any:
+    """The refits and labelled nodes of a calibration that was fitted with ``sets=True``."""
+    if not isinstance(calibration, Calibration) or not isinstance(out, Outputs):
+        raise ValueError(
+            "Pass a fitted calibration and the outputs of a model, in this order; got "
+            f"{type(calibration).__name__} and {type(out).__name__}."
+        )
+    sets: Any = getattr(calibration, "sets", None)
+    if sets is None:
+        raise ValueError(f"{type(calibration).__name__} holds no refits. Fit it with GraphScaling(sets=True).")
+    return sets
+
+
+def class_names(out: Outputs) -> list[str]:
+    return [class_name(out.graph, k) for k in range(out.num_classes)]
+
+
 def event_class(out: Outputs, event: str | int) -> int:
     """Number of a class that is given by name or number."""
-    names = [class_name(out.graph, k) for k in range(out.num_classes)]
+    names = class_names(out)
     if isinstance(event, str) and event in names:
         return names.index(event)
-    if isinstance(event, int | np.integer) and 0 <= event < out.num_classes:
+    if isinstance(event, int | np.integer) and not isinstance(event, bool) and 0 <= event < out.num_classes:
         return int(event)
     raise ValueError(f"event={event!r} is neither 'error' nor a class. Classes: {', '.join(names[:20])}.")
 
 
 def set_matrix(sets: Sequence[Any], num_nodes: int) -> sp.csr_matrix:
     """Sets as an indicator matrix (m, N), from masks or node numbers."""
-    members = []
-    for nodes in sets:
-        numbers = np.asarray(nodes)
-        if numbers.dtype == bool:
-            if numbers.shape != (num_nodes,):
-                raise ValueError(f"A mask of nodes needs shape ({num_nodes},), got {numbers.shape}.")
-            numbers = np.flatnonzero(numbers)
-        elif numbers.size and not np.issubdtype(numbers.dtype, np.integer):
-            raise ValueError(f"nodes must be masks or node numbers, got {numbers.dtype}.")
-        numbers = np.unique(numbers.astype(np.int64))
-        if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < num_nodes:
-            raise ValueError(f"Node numbers must lie in 0..{num_nodes - 1}, got {numbers[0]} to {numbers[-1]}.")
-        members.append(numbers)
+    members = [check_numbers(nodes, num_nodes, "nodes").cpu().numpy() for nodes in sets]
     starts = np.concatenate([[0], np.cumsum([len(one) for one in members])]).astype(np.int64)
     indices = np.concatenate(members) if members else np.zeros(0, np.int64)
     return sp.csr_matrix((np.ones(len(indices)), indices, starts), shape=(len(members), num_nodes))
@@ -380,14 +387,12 @@ def grouped(calibration: Calibration, out: Outputs, by: Any) -> tuple[sp.csr_mat
     elif isinstance(by, str) and by == "prediction":
         with torch.no_grad():
             pred = calibration(out).argmax(1).numpy()
-        values = np.array([class_name(out.graph, k) for k in range(out.num_classes)])[pred]
+        values = np.array(class_names(out))[pred]
     else:
         column = out.graph.get(by) if isinstance(by, str) else by
         if column is None:
             raise ValueError(f"by={by!r} is neither 'community', 'prediction' nor an attribute of the graph.")
-        values = np.asarray(column)
-        if values.shape != (out.num_nodes,):
-            raise ValueError(f"by= needs one value per node ({out.num_nodes},), got shape {values.shape}.")
+        values = one_per_node(column, out.num_nodes, "by=")
     names, number = np.unique(values, return_inverse=True)
     order = np.argsort(number, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(number, minlength=len(names)))])
@@ -408,10 +413,22 @@ def fitted_here(calibration: Any, out: Outputs, context: torch.Tensor) -> bool:
 
 
 def _numbered(column: Any, num_nodes: int, name: str) -> torch.Tensor:
+    values = one_per_node(column, num_nodes, f"Column {name!r}")
+    return torch.from_numpy(np.unique(values, return_inverse=True)[1].reshape(-1))
+
+
+def one_per_node(column: Any, num_nodes: int, name: str) -> Array:
+    """A column (N,) whose values can be compared, without gaps."""
     values = np.asarray(column)
     if values.shape != (num_nodes,):
-        raise ValueError(f"Column {name!r} needs one value per node ({num_nodes},), got shape {values.shape}.")
-    return torch.from_numpy(np.unique(values, return_inverse=True)[1].reshape(-1))
+        raise ValueError(f"{name} needs one value per node ({num_nodes},), got shape {values.shape}.")
+    if values.dtype == object:
+        kinds = {type(value).__name__ for value in values.tolist()}
+        if len(kinds) > 1 or "NoneType" in kinds:
+            raise ValueError(f"{name} needs values of one type without gaps, got {', '.join(sorted(kinds))}.")
+    if (values != values).any():
+        raise ValueError(f"{name} has {int((values != values).sum())} missing values. Give them a group of their own.")
+    return values
 
 
 def _without(sets: sp.csr_matrix, nodes: Array) -> sp.csr_matrix:

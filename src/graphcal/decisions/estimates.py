@@ -32,7 +32,7 @@ from graphcal.checks import check_mask
 from graphcal.communities import RESOLUTIONS
 from graphcal.core import Calibration, Outputs
 from graphcal.decisions.bounds import Array
-from graphcal.decisions.counts import EventModel, Moments, event_class, set_matrix
+from graphcal.decisions.counts import EventModel, Moments, event_class, refits_of, set_matrix
 from graphcal.decisions.decision import Interval
 from graphcal.decisions.priors import em_prior
 from graphcal.graphs import class_name
@@ -273,11 +273,7 @@ class _View:
 
     @classmethod
     def of(cls, calibration: Any, out: Outputs, inside: Array, prior_shift: bool) -> _View:
-        sets = getattr(calibration, "sets", None)
-        if sets is None:
-            raise ValueError(
-                f"{type(calibration).__name__} holds no refits to estimate with. Fit it with GraphScaling(sets=True)."
-            )
+        sets = refits_of(calibration, out)
         with torch.no_grad():
             log_probs = calibration(out).double()
         some = evenly(len(sets.nodes))

@@ -57,10 +57,10 @@ from graphcal.decisions.bounds import (
     most_errors,
     most_weighted,
     realised_certified,
-    share_interval,
 )
 from graphcal.decisions.decision import Plan
 from graphcal.decisions.masks import Draw, check_draw
+from graphcal.metrics.diagram import clopper_pearson
 
 STEPS = 100  # sets that are tested, of equally many nodes more each
 FEWEST_OTHERS = 30  # labels of other origin that choose the order
@@ -400,8 +400,7 @@ def error_shares(sets: NestedSets, certainty: float) -> tuple[Array, Array, Arra
         return weighted_shares(sets, certainty)
     K, k, e = sets.nodes, sets.labelled, sets.wrong
     level = 1 - (1 - certainty) / len(K)
-    ends = [share_interval(int(b), int(a), level) if a else (0.0, 1.0) for a, b in zip(k.flat, e.flat)]
-    low, high = np.array(ends).reshape(*k.shape, 2).transpose(2, 0, 1)  # (H, T) each
+    low, high = clopper_pearson(k, e, level)  # (H, T) each
     weight = K / K.sum(axis=0)
     seen = np.where(k > 0, e / np.maximum(k, 1), np.where(K > 0, np.nan, 0.0))
     return (weight * seen).sum(axis=0), (weight * low).sum(axis=0), (weight * high).sum(axis=0)

@@ -32,22 +32,24 @@ from graphcal.metrics.bins import (
     tally,
 )
 from graphcal.metrics.floor import debiased_of, floor_of
+from graphcal.metrics.inputs import Array
 from graphcal.metrics.scores import ece_of
 
 
 def accuracy_interval(rel: Reliability, level: float = 0.95) -> tuple[Tensor, Tensor]:
     """Clopper-Pearson interval for the true accuracy of each bin; NaN where a bin is empty."""
-    return clopper_pearson(rel.count, rel.right_sum, level)
+    ends = np.stack(clopper_pearson(rel.count.numpy(), rel.right_sum.numpy(), level))
+    low, high = torch.from_numpy(ends).masked_fill(rel.count == 0, float("nan"))
+    return low, high
 
 
-def clopper_pearson(count: Tensor, right: Tensor, level: float = 0.95) -> tuple[Tensor, Tensor]:
-    """Interval for the true share of which `right` of `count` were seen; NaN where there are none."""
-    n, r, tail = count.numpy(), right.numpy(), (1 - level) / 2
+def clopper_pearson(count: Array, right: Array, level: float = 0.95) -> tuple[Array, Array]:
+    """Interval for the true share of which `right` of `count` were seen; from 0 to 1 where there are none."""
+    tail = (1 - level) / 2
     with np.errstate(invalid="ignore"):
-        low = np.where(r > 0, betaincinv(r, n - r + 1, tail), 0.0)
-        high = np.where(r < n, betaincinv(r + 1, n - r, 1 - tail), 1.0)
-    empty = n == 0
-    return torch.from_numpy(np.where(empty, np.nan, low)), torch.from_numpy(np.where(empty, np.nan, high))
+        low = np.where(right > 0, betaincinv(right, count - right + 1, tail), 0.0)
+        high = np.where(right < count, betaincinv(right + 1, count - right, 1 - tail), 1.0)
+    return low, high
 
 
 def consistency_band(rel: Reliability, level: float = 0.95) -> tuple[Tensor, Tensor]:

@@ -132,7 +132,7 @@ def measure_groups(
 
     n, c, r = sums(None), sums(conf), sums(right)
     count, total = n.sum(1), torch.stack([c.sum(1), r.sum(1)])  # (G,), (2, G)
-    low, high = clopper_pearson(count / seeds, total[1] / seeds)
+    low, high = map(torch.from_numpy, clopper_pearson((count / seeds).numpy(), (total[1] / seeds).numpy()))
     confidence, acc = total / count
     error, noise = (r - c).abs().sum(1) / count, abs_deviations(conf, cell, G * bins).view(G, bins).sum(1) / count
     table = {

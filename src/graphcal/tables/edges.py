@@ -98,11 +98,13 @@ def read_edges(path: str | Path, ids: pa.Array, columns: Mapping[str, str] | Non
     return torch.from_numpy(edge_rows(source, target, ids, path))
 
 
-def remark_on_direction(edge_index: Tensor) -> list[str]:
-    """Note edges of which hardly any has its reverse."""
+def remark_on_edges(edge_index: Tensor) -> list[str]:
+    """Note edges that join no two nodes, or of which hardly any has its reverse."""
     source, target = edge_index[:, edge_index[0] != edge_index[1]]
-    nodes = int(edge_index.max()) + 1 if len(source) else 0
-    if not len(source) or float(torch.isin(source * nodes + target, target * nodes + source).float().mean()) > FEW:
+    if not len(source):
+        return ["the edges join no two different rows: no row has a neighbour, and every row is a community of its own"]
+    nodes = int(edge_index.max()) + 1
+    if float(torch.isin(source * nodes + target, target * nodes + source).float().mean()) > FEW:
         return []
     return [
         "edges are there in one direction only: the neighbours of a node are the targets of its edges. If edges have no "

@@ -186,6 +186,10 @@ class TableLayout:
             raise ValueError(f"{where}: scores for {len(scores)} classes, expected {len(classes.names)}")
         return scores
 
+    def read_columns(self, batch: Rows, where: Where, classes: Classes | None = None) -> list[Array]:
+        """Read the scores as C columns (n,), without a copy where they lie so in the batch."""
+        return list(self.read(batch, where, classes))
+
     def _block(self, batch: Rows, where: Where, classes: Classes | None) -> Array:
         raise NotImplementedError
 
@@ -278,10 +282,13 @@ class Wide(TableLayout):
         return len(self.scores)
 
     def _block(self, batch: Rows, where: Where, classes: Classes | None) -> Array:
-        return np.stack(self.columns(batch, where))
+        return np.stack(self._columns(batch, where))
 
-    def columns(self, batch: Rows, where: Where) -> list[Array]:
-        """Read the scores as C columns (n,), without a copy where they need none."""
+    def read_columns(self, batch: Rows, where: Where, classes: Classes | None = None) -> list[Array]:
+        self.check_columns(batch, where)
+        return self._columns(batch, where)
+
+    def _columns(self, batch: Rows, where: Where) -> list[Array]:
         return [numbers_of(batch[name], where, name) for name in self.scores]
 
     def score_columns(self, schema: pa.Schema, where: Where) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from graphcal.metrics.inputs import first_largest
 from graphcal.metrics.references import RowCounts, sample_keys
 from graphcal.metrics.row_comparison import sample_values
 from graphcal.tables.classes import Classes, number_type
-from graphcal.tables.layouts import TableLayout, Wide, confidence_of, find_layout, is_calibrated_name
+from graphcal.tables.layouts import TableLayout, confidence_of, find_layout, is_calibrated_name
 from graphcal.tables.metadata import FittedTable
 from graphcal.tables.score_types import MANY, ScoreType, digits_of, infer_score_type, score_type_name
 
@@ -95,13 +95,12 @@ class Scorer:
 
     def logits(self, batch: pa.RecordBatch | pa.Table, where: str | Path, first_row: int) -> Any:
         """Read the logits of a batch as C columns (n,)."""
-        if isinstance(self.layout, Wide) and self.kind.name == "logits":  # columns as they lie in the batch, not copied
-            self.layout.check_columns(batch, where)
-            columns = self.layout.columns(batch, where)
-            self.kind.refuse_missing(columns, where, first_row)
-            return columns
-        scores = self.layout.read(batch, where, Classes(self.classes, declared=True))
-        return self.kind.logits(scores, where, first_row)
+        classes = Classes(self.classes, declared=True)
+        if self.kind.name != "logits":
+            return self.kind.logits(self.layout.read(batch, where, classes), where, first_row)
+        columns = self.layout.read_columns(batch, where, classes)
+        self.kind.refuse_missing(columns, where, first_row)
+        return columns
 
     def check_shard(self, batch: pa.RecordBatch, where: str | Path) -> None:
         """Refuse a shard that lacks a column, or has scores of more classes than the calibration."""

@@ -17,7 +17,8 @@ from graphcal.lab.cli.arguments import complete_backbone
 from graphcal.lab.models import BACKBONES
 from graphcal.methods import CALIBRATORS
 
-COMMANDS = sorted(typer.main.get_command(app).commands)
+GROUP = typer.main.get_command(app)
+COMMANDS = sorted(GROUP.list_commands(None))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -31,9 +32,7 @@ def test_help_has_an_example_and_no_path_of_the_repository(command):
 def test_a_usual_terminal_shows_the_help_whole(command):
     text = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).output
     assert "…" not in text  # rich's mark of a word that was cut
-    examples = re.findall(
-        rf"^ *graphcal {command} .*", typer.main.get_command(app).commands[command].help, re.MULTILINE
-    )
+    examples = re.findall(rf"^ *graphcal {command} .*", GROUP.get_command(None, command).help, re.MULTILINE)
     assert examples
     assert all(len(line.strip()) < 80 for line in examples)
 
@@ -88,9 +87,8 @@ def test_what_is_completed_is_all_there_is_and_waits_for_no_torch():
 @pytest.mark.parametrize("command", ["tune", "shift", "explain"])
 def test_own_tables_are_described_as_for_run(command):
     """The options of a graph of one's own are the same wherever a graph is trained on."""
-    commands = typer.main.get_command(app).commands
     own = ("dataset", "backbone", "labels_per_class", "protocol", "split", "columns", "delimiter")
-    here, there = ({one.name: one for one in commands[name].params} for name in (command, "run"))
+    here, there = ({one.name: one for one in GROUP.get_command(None, name).params} for name in (command, "run"))
     assert [(here[name].opts, here[name].default, here[name].help) for name in own] == [
         (there[name].opts, there[name].default, there[name].help) for name in own
     ]
