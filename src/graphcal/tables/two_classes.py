@@ -90,7 +90,7 @@ class CurveChoice:
     calibration: Calibration | None = field(repr=False)  # None: the scores as they are, or a candidate of the caller
 
     def reason(self) -> str:
-        """How scores became probabilities, for readers who do not know the methods; their names are in brackets."""
+        """Sentences on how scores became probabilities, for readers who do not know the methods; their names are in brackets."""
         others = sorted((value, name) for name, value in self.nll.items() if name != self.name)
         beside = ", ".join(f"{TITLES.get(name, name)} {value:.4f}" for value, name in others[:3])
         best = f"{TITLES.get(self.name, self.name)}: loss {self.nll[self.name]:.4f}"
