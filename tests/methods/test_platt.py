@@ -8,7 +8,9 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
 from conftest import random_graph
-from graphcal.methods import Platt
+from graphcal.decisions import undo_weights
+from graphcal.methods import GraphScaling, Platt
+from graphcal.methods.platt import weight_note
 from graphcal.methods.solvers.scaling import log_odds
 from small_outputs import model_outputs, with_logits
 
@@ -63,3 +65,33 @@ def test_each_class_is_at_the_minimum_of_its_own_cross_entropy():
     best = loss(fitted.slope, fitted.bias)
     for a, b in ((1e-3, 0), (-1e-3, 0), (0, 1e-3), (0, -1e-3)):
         assert (loss(fitted.slope + a, fitted.bias + b) > best).all()
+
+
+def weighted_model(seed: int, weight: float, nodes: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits (n, 2) of a model trained with a class weight, off by a random temperature, and labels; a random base rate."""
+    g = torch.Generator().manual_seed(seed)
+    rate, temperature = torch.empty(2).uniform_(0, 1, generator=g).tolist()
+    odds = 2 * torch.randn(nodes, generator=g) - 4 * rate
+    y = (torch.rand(nodes, generator=g) < odds.sigmoid()).long()
+    seen = (0.6 + temperature) * odds + np.log(weight)
+    return torch.stack([torch.zeros(nodes), seen], 1), y
+
+
+@pytest.mark.parametrize("nodes", [60, 400, 4000])
+def test_models_without_a_class_weight_are_not_accused(nodes: int):
+    accused = sum(bool(weight_note(*weighted_model(seed, 1.0, nodes))) for seed in range(500))
+    assert accused <= 5
+
+
+def test_a_class_weight_is_named_and_undone():
+    named = [seed for seed in range(100) if weight_note(*weighted_model(seed, 10.0, 400))]
+    assert len(named) >= 80
+    logits, y = weighted_model(named[0], 10.0, 400)
+    graph = random_graph(nodes=400, classes=2, train=20, val=300)
+    graph.y = y
+    note = GraphScaling().fit(with_logits(logits, graph), graph.val_mask).note
+    assert "graphcal.decisions.undo_weights(log_probs, [1, " in note
+    weight = float(note.split("[1, ")[1].split("]")[0])
+    undone = undo_weights(logits.log_softmax(1), [1, weight]).exp()[:, 1].mean()
+    rate = y.double().mean()
+    assert abs(undone - rate) < abs(logits.softmax(1)[:, 1].mean() - rate) / 3

@@ -15,10 +15,9 @@ import graphcal as gc
 from graphcal.cli import main
 from graphcal.methods.graph_scaling import GraphScaled
 from graphcal.methods.isotonic import PositiveCurve
-from graphcal.methods.platt import Sigmoids
+from graphcal.methods.platt import Sigmoids, is_far, shift_of
 from graphcal.tables.estimator import CalibratedScores
 from graphcal.tables.scorer import calibrated_block
-from graphcal.tables.two_classes import is_far, shift_of
 
 
 def scored(count: int = 6000, weight: float = 1.0, curve=None, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ each other's complement: Platt scaling of the positive class.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,6 +23,10 @@ from graphcal.methods.card import Card
 from graphcal.methods.solvers.linear import fit_linear
 from graphcal.methods.solvers.scaling import log_odds
 from graphcal.threads import one_thread
+
+FAR = math.log(2)  # between the log-odds of the mean probability and of the share of labels: worth a note
+STANDARD_ERRORS = 4.0
+SLOPES = (0.5, 2.0)  # of Platt scaling where a shift explains most of the error
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,38 @@ def fit_sigmoid(odds: Tensor, positive: Tensor) -> Tensor:
         terms=torch.cat([torch.zeros_like(terms), terms], 1),
         y=torch.stack([1 - target, target], -1),
         start=torch.tensor([1.0, 0.0]),
+    )
+
+
+def is_far(probs: Tensor, positive: Tensor) -> bool:
+    """Return whether the mean of probabilities (n,) is far from the share of positive rows (n,), beyond chance."""
+    mean, share = float(probs.mean()), float(positive.double().mean())
+    if not 0 < share < 1 or not 0 < mean < 1:
+        return False
+    error = math.sqrt(max(mean * (1 - mean), share * (1 - share)) / len(probs))
+    distance = abs(math.log(mean / (1 - mean)) - math.log(share / (1 - share)))
+    return distance > FAR and abs(mean - share) > STANDARD_ERRORS * error
+
+
+def shift_of(logits: Tensor, positive: Tensor) -> tuple[float, float] | None:
+    """Mean probability of the positive class and the class weight that explains it; None where no shift of the log-odds does."""
+    probs = logits.double().softmax(-1)[:, 1]
+    if not is_far(probs, positive):
+        return None
+    slope, bias = fit_sigmoid(log_odds(logits.double())[:, 1], positive).tolist()
+    if not SLOPES[0] <= slope <= SLOPES[1] or abs(bias / slope) <= FAR:  # a temperature explains the distance
+        return None
+    return float(probs.mean()), math.exp(-bias / slope)
+
+
+def weight_note(logits: Tensor, y: Tensor) -> str:
+    """Name the class weight that a model seems to be trained with, from its logits (n, C); empty for none or C > 2."""
+    if logits.shape[1] != 2 or not (shift := shift_of(logits, y == 1)):
+        return ""
+    (mean, weight), rate = shift, float((y == 1).double().mean())
+    return (
+        f"; mean probability of class 1 {100 * mean:.1f} %, label rate {100 * rate:.1f} %: as if trained with a "
+        f"class weight of {weight:.2g}, which graphcal.decisions.undo_weights(log_probs, [1, {weight:.2g}]) undoes"
     )
 
 

@@ -13,24 +13,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.nn.functional import nll_loss
 
 from graphcal.core import Calibration, Outputs
 from graphcal.graphs import class_name
 from graphcal.methods import CALIBRATORS
-from graphcal.methods.platt import fit_sigmoid
+from graphcal.methods.platt import is_far, shift_of
 from graphcal.methods.positive_curves import CURVES, apply_curve, fit_curve
 from graphcal.methods.solvers.node_order import kfold
-from graphcal.methods.solvers.scaling import log_odds
 from graphcal.study import Study, held_out
 
 COMPARED = ("graph-scaling", "platt", "isotonic")
 FOLDS = 5
 FEWEST = 20  # fitting rows for a comparison; graph scaling is taken with fewer
-FAR = math.log(2)  # between the log-odds of the mean probability and of the share of labels: worth a note
-STANDARD_ERRORS = 4.0
-SLOPES = (0.5, 2.0)  # of Platt scaling where a shift explains most of the error
 
 
 def compare_calibrators(out: Outputs) -> dict[str, float]:
@@ -80,25 +75,6 @@ def choice_note(compared: Mapping[str, float]) -> str:
     best, *others = sorted(compared, key=lambda name: compared[name])
     beside = ", ".join(f"{name} {compared[name]:.4f}" for name in others)
     return f"auto chose {best}: cross-validated NLL {compared[best]:.4f} on the fitting rows ({beside})."
-
-
-def is_far(probs: Tensor, positive: Tensor) -> bool:
-    """Return whether the mean of probabilities (n,) is far from the share of positive rows (n,), beyond chance."""
-    mean, share = float(probs.mean()), float(positive.double().mean())
-    if not 0 < share < 1 or not 0 < mean < 1:
-        return False
-    error = math.sqrt(max(mean * (1 - mean), share * (1 - share)) / len(probs))
-    distance = abs(math.log(mean / (1 - mean)) - math.log(share / (1 - share)))
-    return distance > FAR and abs(mean - share) > STANDARD_ERRORS * error
-
-
-def shift_of(logits: Tensor, positive: Tensor) -> tuple[float, float] | None:
-    """Mean probability of the positive class and the class weight that explains it; None where no shift of the log-odds does."""
-    probs = logits.double().softmax(-1)[:, 1]
-    if not is_far(probs, positive):
-        return None
-    slope, bias = fit_sigmoid(log_odds(logits.double())[:, 1], positive).tolist()
-    return (float(probs.mean()), math.exp(-bias / slope)) if SLOPES[0] <= slope <= SLOPES[1] else None
 
 
 # One column of scores

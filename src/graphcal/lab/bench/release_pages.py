@@ -109,6 +109,10 @@ def _nats(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
+def _p_value(value: float) -> str:
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
 def leaderboard(lines: Sequence[Line]) -> Grid:
     """Methods by NLL on release t + 1 as saved."""
     data = ServedLines(lines)
@@ -124,7 +128,7 @@ def leaderboard(lines: Sequence[Line]) -> Grid:
         body.append(
             cells([
                 str(rank), m, str(runs[m]), _nats(now), _nats(served),
-                "" if rank == 1 else f"{fmean(gaps[m]):+.3f}", "" if rank == 1 else f"{chances[m]:.3f}",
+                "" if rank == 1 else f"{fmean(gaps[m]):+.3f}", "" if rank == 1 else _p_value(chances[m]),
                 f"{_percent(data.mean(m, 'all', 'ece'))} ({_percent(floor)})", _percent(data.mean(m, "all", "worst_slice")),
                 _percent(data.mean(m, "all", "decided_5")), _percent(data.mean(m, "all", "decided_10")),
                 ", ".join(f"{k}/{n}" for k, n in held), _nats(data.mean(m, "new", "nll", 500)),

@@ -37,6 +37,7 @@ from graphcal.methods.graph_scaling.calibration import (
 )
 from graphcal.methods.graph_scaling.columns import CHUNK, Components, Design, lengths
 from graphcal.methods.graph_scaling.field import residual_field
+from graphcal.methods.platt import weight_note
 from graphcal.methods.solvers.linear import fit_linear, loo_logits, platt_targets
 from graphcal.methods.solvers.node_order import canonical_order
 from graphcal.methods.temperature import fit_scale
@@ -405,7 +406,8 @@ class GraphScaling:
                 best.level.top.copy_(fit_top(log_probs, predicted(z[:, best.nodes]), y[best.nodes]))
                 nll = -float(log_probs.gather(0, y[best.nodes][None]).mean())
                 note += f"; residual field times {amount:g}: leave-one-out NLL {nll:.4f}"
-            note += _missing_classes(out.num_classes, y) + _selection(out, on, reader, context)
+            note += _missing_classes(out.num_classes, y) + weight_note(out.logits[on], out.graph.y[on])
+            note += _selection(out, on, reader, context)
             return GraphScaled(**state, **levels, predictions=self.predictions, note=note, **fitted_on(out, on))
 
     def _refits(
