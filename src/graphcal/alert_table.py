@@ -42,7 +42,7 @@ Array = NDArray[Any]
 SCHEMA = 1  # of results.json
 TARGETS = (0.9, 0.5)
 CURVE = 60  # numbers of rows sent between which the page draws lines
-SURE = 3.0  # standard errors between the number of labels and the one that the stated chances expect
+SURE = 3.5  # standard errors between the number of labels and the one that the stated chances expect
 MATERIAL = 0.01  # fall of the average precision that is worth a warning
 DECISIONS = ("review", "close", "undecided", "labelled", "training")
 
@@ -113,7 +113,7 @@ class Alerts(Summarized):
             ("Close", self.closing_text()),
             ("Promise", self.promise_text()),
             ("Labels", self.evidence.sentence),
-            ("Method", self.choice.reason() + "."),
+            ("Method", self.choice.reason()),
             *(("Note", note) for note in self.notes),
         ]
 
@@ -344,6 +344,8 @@ def alerts(
     pool = np.flatnonzero((judging | ~labelled) & ~trained)
     if chance is not None and young.any():  # a row that could be labelled is an old one
         chance = np.where(chance >= 1, 1 - 1e-9, chance) * float((~young).mean())
+    if chance is not None and edges is not None:  # half of the labelled rows have left the pool
+        chance = chance / (2 - chance)
     drawn_with = None if chance is None else chance[pool]
     sample = LabelSample(ranking[pool], prob[pool], judging[pool], hit[pool], drawn_with, certainty, seed)
     if not sample.num_unlabelled:
@@ -570,8 +572,15 @@ def judge_labels(
         spread = chance * (1 - chance)
         due, come = float(chance[frame].sum()), int(drawn.sum())
         if abs(come - due) > SURE * np.sqrt(float(spread[frame].sum())):
+            rows = f"{come:,} rows are labelled"
+            if np.ptp(chance[frame]) > 0:
+                return evidence(False, f": {rows}, the stated chances would have drawn about {due:,.0f}")
+            share, of = float(chance[frame][0]), "rows below the threshold" if (chance[~young] >= 1).any() else "rows"
+            seen = come / int(frame.sum())
             return evidence(
-                False, f": the stated chances would have drawn about {due:,.0f} rows, {come:,} are labelled"
+                False,
+                f": {100 * seen:.4g} % of the {of} are labelled, {100 * share:.4g} % were stated; if they were drawn at random, "
+                f"state {seen:.4g}",
             )
         off = float(chance[drawn].sum() - (chance**2)[frame].sum())
         if abs(off) > SURE * np.sqrt(float((chance**2 * spread)[frame].sum())):

@@ -120,7 +120,9 @@ class Structure:
         return torch.bincount(self.edge_index[0], minlength=self.num_nodes)
 
     @cached_property
-    def returning(self) -> Tensor:  # (N,) walks of length two that come back: edges that exist in both directions
+    def reciprocal_degree(
+        self,
+    ) -> Tensor:  # (N,) walks of length two that come back: edges that exist in both directions
         row, col = self.edge_index
         both = torch.isin(row * self.num_nodes + col, col * self.num_nodes + row)
         return torch.bincount(row[both], minlength=self.num_nodes)
@@ -269,7 +271,7 @@ class MemorySums:
 
     @property
     def reciprocal(self) -> Tensor:
-        return self.facts.returning[:, None].double()
+        return self.facts.reciprocal_degree[:, None].double()
 
     @property
     def train(self) -> Tensor:

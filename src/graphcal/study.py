@@ -76,7 +76,7 @@ class Study:
     """
 
     graph: Data  # with all its labels
-    outputs: tuple[Outputs, ...]  # of each run, on the blinded graph
+    outputs: tuple[Outputs, ...]  # of each run, on the graph without test labels
     recipes: Mapping[str, Recipe]
     fitted: Mapping[str, tuple[FittedRun, ...]]
 

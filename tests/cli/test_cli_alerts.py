@@ -134,6 +134,7 @@ def test_bad_input_is_refused_before_torch_and_a_table_needs_no_pyg(tmp_path):
     write_scores(tmp_path / "s.parquet", rows=2000, labelled=600)
     code = """
 import sys
+sys.modules["pandas"] = None  # pyarrow takes it where it is installed; an import here fails
 from typer.testing import CliRunner
 from graphcal.cli import app
 for bad in (["--class", "theft"], ["--class", "fraud", "--score", "case"], ["--class", "fraud", "--inclusion", "case"]):

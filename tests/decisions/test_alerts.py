@@ -1,10 +1,12 @@
 """Alerts: intervals cover the truth, promises hold, and labels that cannot carry a promise get none."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy.stats import binom, hypergeom
 
-from graphcal.alert_table import alerts
+from graphcal.alert_table import alerts, judge_labels
 from graphcal.decisions.alerts import LabelSample
 from graphcal.decisions.bounds import (
     fewest_errors,
@@ -153,6 +155,45 @@ def test_wrong_chances_carry_no_promise():
         assert queue.promises == ()
         assert queue.closing.rows == 0
     assert alerts(odds, y, kind="logits", capacity=300, inclusion=chance).evidence.carries
+
+
+def labels_of_policy(rng, share, stated, rows=3000):
+    """Verdict on labels of all rows above a threshold and a share of the others."""
+    odds, truth = scored_rows(rng, 0.05, rows)
+    above = odds > np.quantile(odds, 0.97)
+    y = np.where(rng.random(rows) < np.where(above, 1.0, share), truth, -1)
+    return judge_labels(odds, y, np.where(above, 1.0, stated), np.zeros(rows, bool), None, "fraud", False)
+
+
+def test_with_edges_known_chances_are_those_of_the_half_that_judges():
+    rng, held = np.random.default_rng(25), []
+    for k in range(4):
+        odds, truth = scored_rows(rng, 0.1, 2000)
+        chance = np.clip(0.12 + 0.4 * (odds - odds.min()) / np.ptp(odds), 0.12, 0.6)
+        y = np.where(rng.random(2000) < chance, truth, -1)
+        edges = rng.integers(0, 2000, (2, 2000))
+        queue = alerts(odds, y, kind="logits", edges=edges, inclusion=chance, precisions=(0.5, 0.3), seed=k)
+        rank = np.where(queue.rank > 0, queue.rank, len(odds) + 1)
+        for row in queue.thresholds[-4:]:
+            hits = truth[rank <= row.rows]
+            held.append(row.precision.low - 1e-9 <= hits.mean() <= row.precision.high + 1e-9)
+    assert np.mean(held) >= 0.93
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [3000, 12_000])
+def test_a_policy_that_was_followed_is_not_doubted(rows):
+    rng = np.random.default_rng(23)
+    assert np.mean([labels_of_policy(rng, 0.02, 0.02, rows).carries for _ in range(1000)]) >= 0.99
+
+
+def test_a_rounded_share_is_named_in_a_large_table_and_passes_when_stated():
+    seen = labels_of_policy(np.random.default_rng(24), 0.023, 0.02, 100_000)
+    assert not seen.carries
+    state = re.search(r"state (0\.02\d+)", seen.sentence).group(1)
+    assert float(state) == pytest.approx(0.023, rel=0.05)
+    assert labels_of_policy(np.random.default_rng(24), 0.023, float(state), 100_000).carries
+    assert labels_of_policy(np.random.default_rng(24), 0.021, 0.02).carries
 
 
 def test_a_policy_with_late_labels_carries_a_promise():

@@ -66,7 +66,7 @@ def test_covariates_by_hand():
     scale = torch.tensor(0.5)
     rows = columns.opinion_rows(logits, scale)
     one = facts.neighbour_sum(rows)
-    context = columns.graph_rows(rows, one, facts.neighbour_sum(one), facts.returning[:, None])
+    context = columns.graph_rows(rows, one, facts.neighbour_sum(one), facts.reciprocal_degree[:, None])
     p = (0.5 * logits).softmax(-1)
     conf, mean = p.max(-1).values, (p[0] + p[2]) / 2
     named = dict(zip(columns.COVARIATES, context[1]))

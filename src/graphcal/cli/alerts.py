@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from graphcal.cli.arguments import EDGES, INCLUSION, JSON, LABELS, RANDOM_DRAW
 from graphcal.cli.console import plain_console, print_summary
 from graphcal.text import class_title
 
@@ -28,27 +29,20 @@ def alerts(
     kind: str = typer.Option(None, metavar="KIND", help="probs, logits or scores (default: by name or range)."),
     id_: str = typer.Option("", "--id", metavar="COLUMN", help="Column of ids (default: id, node_id ...)."),
     label: str = typer.Option("", metavar="COLUMN", help="Column of labels, empty where unknown (default: label)."),
-    labels: Path = typer.Option(None, metavar="FILE", help="Table of id and label, if SCORES holds no labels."),
-    edges: Path = typer.Option(None, metavar="FILE", help="Table of edges, src and dst by id."),
+    labels: Path = LABELS,
+    edges: Path = EDGES,
     time: str = typer.Option("", metavar="COLUMN", help="Column of times."),
     fit_until: str = typer.Option(None, metavar="DATE", help="Use labels of rows up to this day only. Needs --time."),
     window: str = typer.Option("auto", metavar="NAME", help="Windows over time: day, week or month. Needs --time."),
     label_delay: str = typer.Option(
         None, metavar="SPAN", help="Time a label takes, as 30d: younger rows count as unlabelled. Needs --time."
     ),
-    inclusion: str = typer.Option(
-        "", metavar="COLUMN", help="Column of known probabilities with which rows were drawn for labelling."
-    ),
+    inclusion: str = INCLUSION,
     reviewed_above: float = typer.Option(
         None, metavar="SCORE", help="Labelling policy: every row with a higher score was labelled ..."
     ),
     random_share: float = typer.Option(None, metavar="SHARE", help="... and this share of the other rows at random."),
-    random_draw: bool = typer.Option(
-        False,
-        "--random-draw",
-        metavar="",
-        help="Confirm that labelled rows are a random sample. Required for a guarantee.",
-    ),
+    random_draw: bool = RANDOM_DRAW,
     capacity: int = typer.Option(None, min=1, metavar="N", help="Rows that can be reviewed."),
     cost_alert: float = typer.Option(None, min=0.0, metavar="C", help="Cost of reviewing a row."),
     cost_miss: float = typer.Option(None, min=0.0, metavar="M", help="Cost of a missed positive row."),
@@ -60,7 +54,7 @@ def alerts(
     ),
     seed: int = typer.Option(0, min=0, metavar="N", help="Seed for ties and for the halves of labels with --edges."),
     out: Path = typer.Option(Path("graphcal-alerts"), metavar="FOLDER", help="Folder for the files."),
-    json: bool = typer.Option(False, "--json", metavar="", help="Print the result as JSON."),
+    json: bool = JSON,
 ) -> None:
     """Turn one column of scores into a queue: alerts, their precision, what is missed and what may be closed.
 

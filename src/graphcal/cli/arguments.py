@@ -22,6 +22,21 @@ TABLE_COLUMNS: Any = typer.Option(
     help="Your columns' names, where they differ: id=paper,label=topic or scores=pred.",
 )
 
+LABELS: Any = typer.Option(
+    None, metavar="FILE", help="Table with columns id and label, if the predictions hold no labels."
+)
+EDGES: Any = typer.Option(None, metavar="FILE", help="Table of edges, src and dst by id.")
+INCLUSION: Any = typer.Option(
+    "", metavar="COLUMN", help="Column of known probabilities with which rows were drawn for labelling."
+)
+RANDOM_DRAW: Any = typer.Option(
+    False,
+    "--random-draw",
+    metavar="",
+    help="Confirm that labelled rows are a simple random sample. Required for a guarantee.",
+)
+JSON: Any = typer.Option(False, "--json", metavar="", help="Print the result as JSON.")
+
 
 def predictions_in(path: Path) -> Path:
     """The calibrated predictions in a folder that `graphcal run` or `graphcal calibrate` wrote; any other path as it is."""

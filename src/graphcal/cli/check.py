@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, column_names, predictions_in
+from graphcal.cli.arguments import CLASSES, JSON, KIND, LABELS, SOURCE, TABLE_COLUMNS, column_names, predictions_in
 from graphcal.cli.console import plain_console, print_line, print_summary
 from graphcal.text import plural
 
@@ -33,7 +33,7 @@ def check(
         metavar="N",
         help="Equal-width bins of the confidence; of two classes, bins of equal counts of the probability of class 1.",
     ),
-    labels: Path = typer.Option(None, metavar="FILE", help="Table of id and label, where the predictions have none."),
+    labels: Path = LABELS,
     split: str = typer.Option(
         None,
         metavar="COLUMN|FILE",
@@ -43,7 +43,7 @@ def check(
     classes: str = CLASSES,
     source: str = SOURCE,
     columns: str = TABLE_COLUMNS,
-    json: bool = typer.Option(False, "--json", metavar="", help="Print the judgement and its figures as JSON."),
+    json: bool = JSON,
 ) -> None:
     """Check calibration and set the exit code (for CI).
 

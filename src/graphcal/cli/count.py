@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from graphcal.cli.alerts import share_of
-from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, column_names
+from graphcal.cli.arguments import CLASSES, EDGES, JSON, KIND, LABELS, RANDOM_DRAW, SOURCE, TABLE_COLUMNS, column_names
 from graphcal.cli.console import plain_console, print_summary
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ SHOWN = 15  # groups on the terminal
 def count(
     scores: Path = typer.Argument(..., help="Table of predictions with labels where known; a file or a folder."),
     by: str = typer.Option(..., metavar="COLUMN", help="Groups to count in: a column, or community, or prediction."),
-    edges: Path = typer.Option(None, metavar="FILE", help="Table of edges, src and dst by id."),
+    edges: Path = EDGES,
     class_: str = typer.Option("", "--class", metavar="CLASS", help="Count rows of this class (default: errors)."),
     groups: str = typer.Option(
         "", metavar="COLUMN,...", help="Without edges: more columns whose rows err together, as customer,month."
     ),
-    labels: Path = typer.Option(None, metavar="FILE", help="Table of id and label, if SCORES holds no labels."),
+    labels: Path = LABELS,
     kind: str = KIND,
     classes: str = CLASSES,
     source: str = SOURCE,
@@ -39,15 +39,10 @@ def count(
         metavar="SHARE",
         help="Also certify a union of groups with this share of --class. Uses half of the labels.",
     ),
-    random_draw: bool = typer.Option(
-        False,
-        "--random-draw",
-        metavar="",
-        help="Confirm that labelled rows are a random sample. Required for a guarantee about the union.",
-    ),
+    random_draw: bool = RANDOM_DRAW,
     seed: int = typer.Option(0, min=0, metavar="N", help="Seed for the halves of labels with --precision."),
     out: Path = typer.Option(Path("graphcal-count"), metavar="FOLDER", help="Folder for the files."),
-    json: bool = typer.Option(False, "--json", metavar="", help="Print the result as JSON."),
+    json: bool = JSON,
 ) -> None:
     """Count errors, or rows of a class, per community, shop, month or predicted class, with intervals.
 

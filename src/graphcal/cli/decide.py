@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, column_names, predictions_in
+from graphcal.cli.arguments import (
+    CLASSES,
+    INCLUSION,
+    JSON,
+    KIND,
+    LABELS,
+    RANDOM_DRAW,
+    SOURCE,
+    TABLE_COLUMNS,
+    column_names,
+    predictions_in,
+)
 from graphcal.cli.console import plain_console, print_summary
 
 if TYPE_CHECKING:
@@ -49,15 +60,8 @@ def decide(
         metavar="NAME",
         help="Rows that the promise covers: pool (these), future (new ones), average (over draws).",
     ),
-    random_draw: bool = typer.Option(
-        False,
-        "--random-draw",
-        metavar="",
-        help="Confirm that labelled rows are a simple random sample. Required for a guarantee.",
-    ),
-    labels: Path = typer.Option(
-        None, metavar="FILE", help="Table with columns id and label, if the predictions hold no labels."
-    ),
+    random_draw: bool = RANDOM_DRAW,
+    labels: Path = LABELS,
     split: str = typer.Option(
         "",
         metavar="COLUMN|FILE",
@@ -76,9 +80,7 @@ def decide(
         metavar="COLUMN",
         help="Column of true or false: which labelled rows were drawn at random. They carry the promise.",
     ),
-    inclusion: str = typer.Option(
-        "", metavar="COLUMN", help="Column of known probabilities with which rows were drawn for labelling."
-    ),
+    inclusion: str = INCLUSION,
     min_score: float = typer.Option(
         None,
         min=0.0,
@@ -98,7 +100,7 @@ def decide(
         metavar="FILE",
         help="Where to write the decision per row; the decision itself goes beside it, as .json.",
     ),
-    json: bool = typer.Option(False, "--json", metavar="", help="Print the result as JSON."),
+    json: bool = JSON,
 ) -> None:
     """Choose the predictions that can be acted on without review.
 

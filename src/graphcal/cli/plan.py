@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from graphcal.cli.alerts import share_of
-from graphcal.cli.arguments import CLASSES, KIND, TABLE_COLUMNS, column_names, predictions_in
+from graphcal.cli.arguments import CLASSES, JSON, KIND, TABLE_COLUMNS, column_names, predictions_in
 from graphcal.cli.console import plain_console, print_summary
 
 SHARES = (0.0, 0.25, 0.5, 0.75)  # true error as a share of the target
@@ -32,7 +32,7 @@ def plan(
     classes: str = CLASSES,
     kind: str = KIND,
     columns: str = TABLE_COLUMNS,
-    json: bool = typer.Option(False, "--json", metavar="", help="Print the plan as JSON."),
+    json: bool = JSON,
 ) -> None:
     """Plan how many random labels a promise needs.
 

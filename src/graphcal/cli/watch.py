@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from graphcal.cli.alerts import print_windows
-from graphcal.cli.arguments import CLASSES, KIND, SOURCE, TABLE_COLUMNS, calibrator_in, column_names
+from graphcal.cli.arguments import CLASSES, JSON, KIND, LABELS, SOURCE, TABLE_COLUMNS, calibrator_in, column_names
 from graphcal.cli.console import plain_console, print_line, print_summary
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ def watch(
         "", metavar="COLUMN", help="Column with a time, a date or a growing number, which cuts the rows into windows."
     ),
     window: str = typer.Option("auto", metavar="NAME", help="Windows of dates: day, week or month. Needs --time."),
-    labels: Path = typer.Option(
-        None, metavar="FILE", help="Table with columns id and label, if the predictions hold no labels."
-    ),
+    labels: Path = LABELS,
     decision: Path = typer.Option(
         None, metavar="FILE", help="Decision to test, as `graphcal decide` wrote it (default: that of the calibrator)."
     ),
@@ -49,7 +47,7 @@ def watch(
     kind: str = KIND,
     source: str = SOURCE,
     columns: str = TABLE_COLUMNS,
-    json: bool = typer.Option(False, "--json", metavar="", help="Print the result as JSON."),
+    json: bool = JSON,
 ) -> None:
     """Compare new predictions with those at fitting time, and test the promised error rate.
 

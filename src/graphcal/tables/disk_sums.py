@@ -183,7 +183,7 @@ def degrees(blocks: EdgeBlocks, to: Path) -> DiskColumns:
     return out
 
 
-def returning(blocks: EdgeBlocks, to: Path) -> DiskColumns:
+def reciprocal_degree(blocks: EdgeBlocks, to: Path) -> DiskColumns:
     """Edges of every node that exist in both directions, (1, N)."""
     out = DiskColumns.make(to, 1, blocks.num_nodes, "float64")
     for i in range(blocks.parts):
@@ -265,7 +265,7 @@ class DiskSums:
 
     @cached_property
     def reciprocal(self) -> DiskColumns:
-        return returning(self.edges, self._path("reciprocal"))
+        return reciprocal_degree(self.edges, self._path("reciprocal"))
 
     @cached_property
     def train(self) -> DiskColumns:

@@ -90,15 +90,20 @@ class CurveChoice:
     calibration: Calibration | None = field(repr=False)  # None: the scores as they are, or a candidate of the caller
 
     def reason(self) -> str:
-        """The choice and its reason in one line."""
+        """Sentences on how scores became probabilities, for readers who do not know the methods; their names are in brackets."""
         others = sorted((value, name) for name, value in self.nll.items() if name != self.name)
         beside = ", ".join(f"{TITLES.get(name, name)} {value:.4f}" for value, name in others[:3])
-        why = f"lowest cross-validated loss ({self.nll[self.name]:.4f}; {beside})"
-        text = f"{TITLES.get(self.name, self.name)}, {why if others else 'all that so few labels can fit'}"
+        best = f"{TITLES.get(self.name, self.name)}: loss {self.nll[self.name]:.4f}"
+        why = f"came closest to labels held back ({best}; {beside})" if others else "so few labels can fit"
+        if self.name == "none":
+            text = f"Scores are used as probabilities as they are, which {why}."
+        else:
+            sources = "Scores and edges" if self.name == "graph-scaling" else "Scores"
+            text = f"{sources} were turned into probabilities in the way that {why}."
         if self.class_weight is None:
             return text
-        undone = "undone" if self.name != "none" else "looks like"
-        return f"{text}; scores as if trained with a class weight of {self.class_weight:.2g}, {undone}"
+        undone = "this is undone" if self.name != "none" else "this is left as it is"
+        return f"{text} Scores look as if the class counted {self.class_weight:.2g} times in training; {undone}."
 
     def to_dict(self) -> dict[str, Any]:
         return {"method": self.name, "nll": dict(self.nll), "class_weight": self.class_weight, "reason": self.reason()}

@@ -212,15 +212,8 @@ def inputs_of(out: Outputs) -> Tensor:
     return torch.cat([out.logits, ratio[:, None], conf[:, None]], -1)
 
 
-class AgreementScaleGCN(Calibration):
-    """Calibration fitted by `DCGNN`."""
+class AgreementScaleGCN(NodeScaleGCN):
+    """Calibration fitted by `DCGNN`; w1 is (C + 2, 16)."""
 
-    needs = Needs(edges=True, whole_graph=True)
-
-    w1: Tensor  # (C + 2, 16)
-    b1: Tensor  # (16,)
-    w2: Tensor  # (16, 1)
-    b2: Tensor  # (1,)
-
-    def forward(self, out: Outputs) -> Tensor:
-        return scaled(out.logits, scale_of_every_node(self, out, inputs_of(out)))
+    def scale(self, out: Outputs) -> Tensor:
+        return scale_of_every_node(self, out, inputs_of(out))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from graphcal.cli.arguments import JSON
 from graphcal.cli.completion import complete_calibrator
 from graphcal.cli.console import plain_console, print_line
 from graphcal.lab.cli import arguments
@@ -37,7 +38,7 @@ def explain(
     columns: str = arguments.GRAPH_COLUMNS,
     delimiter: str = arguments.DELIMITER,
     picture: Path = typer.Option(None, metavar="FILE", help="Draw the explanation to this file (svg, png or pdf)."),
-    json: bool = typer.Option(False, "--json", metavar="", help="Print the explanation as JSON."),
+    json: bool = JSON,
 ) -> None:
     """Explain one node's confidence by the training nodes for and against its prediction.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from graphcal.cli.arguments import JSON
 from graphcal.cli.completion import complete_calibrators
 from graphcal.cli.console import plain_console
 from graphcal.lab.cli import arguments
@@ -50,7 +51,7 @@ def shift(
         metavar="FOLDER",
         help="Keep what is computed of the table `inductive` in this folder, and go on from there.",
     ),
-    json: bool = typer.Option(False, "--json", metavar="", help="Print the rows as JSON."),
+    json: bool = JSON,
 ) -> None:
     """Measure confidence on wrong predictions and out of distribution.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from graphcal.cli.arguments import JSON
 from graphcal.cli.completion import complete_calibrator
 from graphcal.cli.console import plain_console, print_line
 from graphcal.lab.cli import arguments
@@ -42,7 +43,7 @@ def tune(
     columns: str = arguments.GRAPH_COLUMNS,
     delimiter: str = arguments.DELIMITER,
     picture: Path = typer.Option(None, metavar="FILE", help="Draw the curve to this file (svg, png or pdf)."),
-    json: bool = typer.Option(False, "--json", metavar="", help="Print the result as JSON."),
+    json: bool = JSON,
 ) -> None:
     """Choose the weight decay of the final layer on validation nodes (SCAR's class-centroid level).
 

@@ -3,7 +3,7 @@
     wrong_predictions    what does a calibration do to the confidence of wrong predictions?
     out_of_distribution  what happens with an unknown class, other features, other edges?
 
-Calibrators are fitted on validation nodes of the unchanged graph, which is blinded; test labels are read only to measure.
+Calibrators are fitted on validation nodes of the unchanged graph, without its test labels, which are read only to measure.
 
 Three ways in which the graph at hand can differ from the graph that was calibrated.
 

@@ -53,10 +53,10 @@ def graph_rows(opinions: Tensor, one: Tensor, two: Tensor, reciprocal: Tensor) -
     agree, agree_2hop, support = ((hard * mean).sum(1, keepdim=True) for mean in (hard_1, hard_2, probs_1))
     entropy = torch.special.entr(probs_1).sum(1, keepdim=True)
     covariates = [agree, agree_2hop, degree.log1p(), support, conf - conf_1, entropy, isolated]
-    return torch.cat([*covariates, log_opinion(probs_1), log_opinion(probs_2)], 1)
+    return torch.cat([*covariates, neighbour_log_mean(probs_1), neighbour_log_mean(probs_2)], 1)
 
 
-def log_opinion(probs: Tensor) -> Tensor:
+def neighbour_log_mean(probs: Tensor) -> Tensor:
     """Centred log of mean probabilities (n, C); 0 where the mean is over nothing."""
     log = probs.clamp(min=SMALLEST_OPINION).log()
     return (log - log.mean(-1, keepdim=True)) * (probs.sum(-1, keepdim=True) > 0)

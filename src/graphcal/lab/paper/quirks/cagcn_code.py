@@ -16,10 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from graphcal.core import Calibration, Needs, Outputs, fitted_on
+from graphcal.core import Outputs, fitted_on
 from graphcal.lab.baselines.cagcn import NodeScaleGCN, NodeScaleSettings, fit_node_scale, scale_of_every_node
 from graphcal.methods.card import Card
-from graphcal.methods.solvers.scaling import scaled
 
 
 @dataclass(frozen=True)
@@ -71,15 +70,8 @@ class CaGCNofGATS(NodeScaleSettings):
         return SoftplusScaleGCN(**weights, **fitted_on(out, on))
 
 
-class SoftplusScaleGCN(Calibration):
+class SoftplusScaleGCN(NodeScaleGCN):
     """Calibration fitted by `CaGCNofGATS`."""
 
-    needs = Needs(edges=True, whole_graph=True)
-
-    w1: Tensor  # (C, 16)
-    b1: Tensor  # (16,)
-    w2: Tensor  # (16, 1)
-    b2: Tensor  # (1,)
-
-    def forward(self, out: Outputs) -> Tensor:
-        return scaled(out.logits, scale_of_every_node(self, out, out.logits, softplus))
+    def scale(self, out: Outputs) -> Tensor:
+        return scale_of_every_node(self, out, out.logits, softplus)
