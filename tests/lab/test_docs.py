@@ -23,7 +23,6 @@ PAGES_WITH_CODE = [p for p in PAGES if BLOCK.search(p.read_text(encoding="utf-8"
 
 
 @pytest.mark.slow_cases(
-    "scar.md",
     "theory.md",
     "training.md",
     "methods.md",
