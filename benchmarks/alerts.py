@@ -54,9 +54,9 @@ def tolokers(seed: int, edges: bool = False) -> Table:
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
 
-    import graphcal as gc
+    import graphcal
 
-    data = gc.lab.load("tolokers")
+    data = graphcal.lab.load("tolokers")
     x, truth = StandardScaler().fit_transform(data.x.numpy()), data.y.numpy() == 1
     order = np.random.default_rng(seed).permutation(len(truth))
     model = LogisticRegression(class_weight="balanced").fit(x[order[:3000]], truth[order[:3000]])
@@ -84,10 +84,10 @@ TABLES_OF: dict[str, Callable[[int], Table]] = {
 
 
 def graphcal_alerts(table: Table) -> tuple[tuple[float | None, ...], Array | None]:
-    import graphcal as gc
+    import graphcal
 
     options = {**table.options, "edges": table.edges, "precisions": (TARGET,), "kind": "probs"}
-    queue = gc.alerts(table.scores, table.y, capacity=CAPACITY, **options)
+    queue = graphcal.alerts(table.scores, table.y, capacity=CAPACITY, **options)
     share = queue.threshold.precision
     promised = np.flatnonzero((queue.rank > 0) & (queue.rank <= queue.promises[0].rows)) if queue.promises else None
     table.options["sent"] = queue.decision == "review"
@@ -219,19 +219,19 @@ def windows_inside(name: str, seed: int, queue: Any, times: Array, truth: Array)
 
 def random_windows(seed: int) -> Iterator[Record]:
     """Tolokers has no times: eight random windows, with and without edges."""
-    import graphcal as gc
+    import graphcal
 
     for name, edges in (("tolokers, random windows", False), ("tolokers, random windows, edges", True)):
         table = tolokers(seed, edges)
         times = np.random.default_rng(seed).integers(0, 8, len(table.y))
         options = {**table.options, "edges": table.edges, "kind": "probs"}
-        queue = gc.alerts(table.scores, table.y, capacity=800, time=times, **options)
+        queue = graphcal.alerts(table.scores, table.y, capacity=800, time=times, **options)
         yield from windows_inside(name, seed, queue, times, table.truth)
 
 
 def drifting_months(seed: int) -> Iterator[Record]:
     """Six simulated months, labels of a quarter of the first five; the sixth may change."""
-    import graphcal as gc
+    import graphcal
 
     rng = np.random.default_rng(seed)
     for change in ("none", "more high scores", "scores rise, positives do not", "positives fall, scores do not"):
@@ -247,7 +247,7 @@ def drifting_months(seed: int) -> Iterator[Record]:
             truth &= ~last | (rng.random(len(odds)) < 0.4)
         times = np.datetime64("2026-01-01") + day.astype("timedelta64[D]")
         y = np.where((rng.random(len(odds)) < 0.25) & ~last, truth, -1)
-        older = gc.alerts(odds[~last], y[~last], kind="logits", capacity=800, time=times[~last], window="month")
+        older = graphcal.alerts(odds[~last], y[~last], kind="logits", capacity=800, time=times[~last], window="month")
         name = f"simulated months, change: {change}"
         if change == "none":
             yield from windows_inside("simulated months, labelled period", seed, older, times[~last], truth[~last])
@@ -285,7 +285,7 @@ def debian_windows(seed: int, fit_on: str = "debian-bullseye", later: str = "deb
     """
     from sklearn.linear_model import LogisticRegression
 
-    import graphcal as gc
+    import graphcal
 
     old, new = release(fit_on), release(later)
     rng = np.random.default_rng(seed)
@@ -299,7 +299,7 @@ def debian_windows(seed: int, fit_on: str = "debian-bullseye", later: str = "deb
         training = np.isin(np.arange(len(order)), train)
         y = np.where(np.isin(np.arange(len(order)), order[6000 : 6000 + len(order) // 10]), is_old, -1)
         options = {"training": training, "kind": "logits", "random_draw": True}
-        queue = gc.alerts(model.decision_function(old["x"]), y, capacity=1500, **options)
+        queue = graphcal.alerts(model.decision_function(old["x"]), y, capacity=1500, **options)
         rows, parts = np.arange(len(fresh)), rng.integers(0, 10, len(fresh))
         windows = {"all": rows, "new packages": rows[~known], "packages of bullseye": rows[known]}
         windows |= {f"random tenth {k}": rows[parts == k] for k in range(10)}

@@ -29,7 +29,7 @@ from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.nn.models import GraphSAGE
 
-import graphcal as gc
+import graphcal
 from graphcal.lab.training import NeighborSampler
 from graphcal.metrics import score
 from graphcal.observation.batches import feature_matrix
@@ -68,7 +68,7 @@ class Stages:
 
 
 def write_files(folder: Path, nodes: int, edges: int, labels_per_class: int) -> None:
-    data = gc.lab.synthetic(nodes, degree=2 * edges / nodes, seed=0, labels_per_class=labels_per_class)
+    data = graphcal.lab.synthetic(nodes, degree=2 * edges / nodes, seed=0, labels_per_class=labels_per_class)
     x = feature_matrix(data.x)
     split = np.full(nodes, "test", dtype=object)
     split[data.train_mask.numpy()] = "train"
@@ -114,16 +114,16 @@ def main() -> None:
         with stages.stage("write the files", counts=False):
             write_files(Path(folder), given.nodes, given.edges, given.labels_per_class)
         with stages.stage("read"):
-            data = gc.lab.read(folder)
+            data = graphcal.lab.read(folder)
     torch.manual_seed(0)
     with stages.stage("train on mini-batches"):
         model = train_on_batches(data, given.epochs)
     with stages.stage("observe"):
-        out = gc.observe(model, data, layerwise=True)
+        out = graphcal.observe(model, data, layerwise=True)
     rows = []
     for name in ["none", *given.calibrators.split(",")]:
         with stages.stage(f"{name}: fit, apply, measure"):
-            calibrate = gc.CALIBRATORS[name]().fit(out, on=data.val_mask)
+            calibrate = graphcal.CALIBRATORS[name]().fit(out, on=data.val_mask)
             log_probs = calibrate(out)
             rows.append((name, score(log_probs[data.test_mask], data.y[data.test_mask])))
     print(f"| **all** | **{stages.seconds:.0f}** | **{stages.cpu:.0f}** | **{stages.peak:.2f}** |")

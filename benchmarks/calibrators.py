@@ -40,13 +40,13 @@ def main(
 
 def measured(name: str, calibrators: list[str], seeds: int) -> list[dict[str, Any]]:
     """One row for each calibrator on one graph."""
-    import graphcal as gc
+    import graphcal
     from graphcal.methods import CALIBRATORS
 
-    data = gc.lab.load(name)
+    data = graphcal.lab.load(name)
     print(f"training {seeds} GCN on {name} ...", file=sys.stderr)
-    outputs = [run.outputs for run in gc.lab.train(data, seeds=range(seeds))]
-    facts = gc.structure(data)
+    outputs = [run.outputs for run in graphcal.lab.train(data, seeds=range(seeds))]
+    facts = graphcal.structure(data)
     _ = facts.adjacency, facts.hops, facts.next_to_training, facts.degree, facts.neighbours
     rows = []
     for calibrator in calibrators:

@@ -3,8 +3,8 @@
     python benchmarks/cross_fitting.py                     # prints
     python benchmarks/cross_fitting.py --write results     # and writes cross-fitting.md
 
-Validation nodes chose the epoch, so they are a little too good to calibrate on. `gc.lab.cross_fit` predicts every labelled node
-by a replica that used it neither to train nor to stop; what is fitted there is applied to the model trained on everything.
+Validation nodes chose the epoch, so they are a little too good to calibrate on. `graphcal.lab.cross_fit` predicts every
+labelled node by a replica that used it neither to train nor to stop; what is fitted there is applied to the model trained on everything.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 from statistics import fmean
 
-import graphcal as gc
+import graphcal
 from graphcal.core import Outputs
 from graphcal.files import write_atomically
 from graphcal.lab.training import published
@@ -24,10 +24,10 @@ SETTINGS = [  # graph, protocol, training
     ("cora", "gats", "gats"),
     ("citeseer", "gats", "gats"),
 ]
-METHODS = {"ts": gc.TemperatureScaling(), "graph-scaling": gc.GraphScaling()}
+METHODS = {"ts": graphcal.TemperatureScaling(), "graph-scaling": graphcal.GraphScaling()}
 
 
-def scores(calibration: gc.Calibration, out: Outputs) -> tuple[float, float]:
+def scores(calibration: graphcal.Calibration, out: Outputs) -> tuple[float, float]:
     """NLL and ECE % on the test nodes."""
     test = out.graph.test_mask
     log_probs, y = calibration(out)[test], out.graph.y[test]
@@ -39,10 +39,10 @@ def measure(graph: str, protocol: str, recipe: str, splits: range) -> dict[str, 
     """Means over splits, by method and what it was fitted on."""
     found: dict[str, list[tuple[float, float]]] = {}
     for split in splits:
-        data = gc.lab.load(graph, protocol, split=split)
+        data = graphcal.lab.load(graph, protocol, split=split)
         training = published(recipe, "gcn", graph).training
-        out = gc.lab.train(data, "gcn", training, seeds=[split])[0].outputs
-        crossed = gc.lab.cross_fit(data, "gcn", training, folds=5, seed=split)
+        out = graphcal.lab.train(data, "gcn", training, seeds=[split])[0].outputs
+        crossed = graphcal.lab.cross_fit(data, "gcn", training, folds=5, seed=split)
         for name, method in METHODS.items():
             for where, (fitted_on, nodes) in {
                 "validation": (out, data.val_mask),
@@ -63,7 +63,7 @@ def main() -> None:
         "",
         "NLL / ECE % on test nodes. Validation: fitted on the validation nodes, which also chose the epoch. Cross-fit: on",
         "every labelled node, training nodes too, each predicted by one of five replicas that did not see it",
-        f"(`gc.lab.cross_fit`), and applied to the model trained on everything. GCN, means over {asked.splits} splits.",
+        f"(`graphcal.lab.cross_fit`), and applied to the model trained on everything. GCN, means over {asked.splits} splits.",
         "",
         "| graph | protocol | " + " | ".join(names) + " |",
         "| --- | --- |" + " ---: |" * len(names),

@@ -54,15 +54,15 @@ def decided(rule: str, conf: np.ndarray, wrong: np.ndarray, certify: np.ndarray,
 
 def records_of(graph: str, methods: tuple[str, ...]) -> list[dict[str, Any]]:
     """Every draw on one graph."""
-    import graphcal as gc
+    import graphcal
     from graphcal.lab.training import published
     from graphcal.metrics.bins import confidence
     from graphcal.study import Study
 
-    data = gc.lab.load(graph)
+    data = graphcal.lab.load(graph)
     settings = published("cagcn", "gcn", graph, 20)
-    runs = gc.lab.train(data, settings.backbone, settings.training, SEEDS)
-    recipes = {name: gc.CALIBRATORS[name]() for name in methods}
+    runs = graphcal.lab.train(data, settings.backbone, settings.training, SEEDS)
+    recipes = {name: graphcal.CALIBRATORS[name]() for name in methods}
     study = Study.of([run.outputs for run in runs], recipes, on=data.val_mask)
     pool = ~data.train_mask & ~data.val_mask & (data.y >= 0)
     found = []

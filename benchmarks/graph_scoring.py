@@ -63,15 +63,15 @@ def save_calibrator(path: Path) -> None:
     """Graph scaling, fitted on a small graph where its whole stack counts."""
     import torch
 
-    import graphcal as gc
+    import graphcal
 
-    data = gc.lab.synthetic(6000, num_classes=CLASSES, homophily=0.6, seed=0)
-    out = gc.lab.train(data, training=gc.lab.Training(epochs=40), seeds=[0])[0].outputs
-    calibration = gc.GraphScaling().fit(gc.Outputs(out.logits, data), on=data.val_mask)
+    data = graphcal.lab.synthetic(6000, num_classes=CLASSES, homophily=0.6, seed=0)
+    out = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=40), seeds=[0])[0].outputs
+    calibration = graphcal.GraphScaling().fit(graphcal.Outputs(out.logits, data), on=data.val_mask)
     assert float((calibration.weights > 0).sum()) > 2, calibration.note
     calibration.fitted_on["table"] = {"kind": "logits", "digits": None, "classes": [str(c) for c in range(CLASSES)]}
     torch.set_num_threads(1)
-    gc.save(calibration, path)
+    graphcal.save(calibration, path)
 
 
 def run_once(folder: Path, out: Path, calibrator: Path, workers: int) -> dict[str, Any]:

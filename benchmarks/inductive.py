@@ -12,7 +12,7 @@ import argparse
 import sys
 import time
 
-import graphcal as gc
+import graphcal
 from graphcal.lab.shift.new_nodes import METHODS, inductive
 
 INTRO = """# New nodes, sampled neighbourhoods
@@ -57,7 +57,7 @@ def main() -> None:
     pages = [INTRO.format(backbone=given.backbone, seeds=given.seeds, command=command)]
     for name in given.graphs.split(","):
         started = time.perf_counter()
-        data = gc.lab.load(name)
+        data = graphcal.lab.load(name)
         rows = inductive(data, given.backbone, seeds=range(given.seeds), folder=given.folder)
         print(f"{name}: {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
         sizes = f"{data.num_nodes:,} nodes, {data.edge_index.shape[1] // 2:,} edges, protocol {data.protocol}"

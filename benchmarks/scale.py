@@ -133,11 +133,11 @@ def measured(name: str, source: Path, folder: Path, calibrator: Path, workers: i
 def save_calibrator(path: Path, layout: str) -> None:
     import torch
 
-    import graphcal as gc
+    import graphcal
     from graphcal.methods.temperature import Temperature
 
     known = {"kind": "logits", "digits": None, "classes": [str(c) for c in range(CLASSES)], "form": layout}
-    gc.save(Temperature(scale=torch.tensor([0.7]), num_classes=CLASSES, fitted_on={"table": known}), path)
+    graphcal.save(Temperature(scale=torch.tensor([0.7]), num_classes=CLASSES, fitted_on={"table": known}), path)
 
 
 def compare(rows: list[int], layouts: list[str], folder: Path, workers: int, repeats: int) -> list[dict[str, Any]]:

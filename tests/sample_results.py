@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-import graphcal as gc
+import graphcal
 from conftest import random_graph
 from graphcal.decisions import backtest
 from graphcal.metrics import evaluate
@@ -79,9 +79,9 @@ def results_with(record: dict[str, Any]) -> Results:
         num_nodes=0,
         bins=20,
         map=None,
-        calibration=gc.TemperatureScaling().fit(out, on=out.graph.val_mask),
+        calibration=graphcal.TemperatureScaling().fit(out, on=out.graph.val_mask),
         write_calibrated=lambda path: (Path(path).write_bytes(b""), Path(path))[1],
-        reference=gc.metrics.reference_summary(out.logits.log_softmax(1)),
+        reference=graphcal.metrics.reference_summary(out.logits.log_softmax(1)),
     )
     results.__dict__["record"] = record  # the cached property
     return results

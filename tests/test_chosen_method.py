@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-import graphcal as gc
+import graphcal
 import graphcal.results as results_module
 import graphcal.study as study
 from graphcal.calibrate_table import calibrate_files
@@ -65,7 +65,7 @@ def test_saved_class_equals_recommended_class_for_every_order(tmp_path, monkeypa
         method = record["chosen_method"]
         chosen_methods.add(method)
         out = classes.setdefault(method, type(results.calibration))
-        assert type(gc.restore(folder / "calibrator.safetensors")) is out is type(results.calibration)
+        assert type(graphcal.restore(folder / "calibrator.safetensors")) is out is type(results.calibration)
         nll = record["choice"]["held_out_nll"]
         given = set(names) - {"none"}
         assert method in (given or {"none"}) or nll[method] == min(nll.values())

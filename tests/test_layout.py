@@ -88,20 +88,20 @@ def test_a_script_of_a_user_has_no_type_errors_and_a_typo_has_one(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT, encoding="utf-8")
     assert pyright(script) == []
-    script.write_text(SCRIPT.replace("gc.observe", "gc.obsrve"), encoding="utf-8")
+    script.write_text(SCRIPT.replace("graphcal.observe", "graphcal.obsrve"), encoding="utf-8")
     assert any("obsrve" in message for message in pyright(script))
 
 
 SCRIPT = """
-import graphcal as gc
+import graphcal
 from torch_geometric.nn.models import GCN
 
-data = gc.example().graph
-out = gc.observe(GCN(data.num_features, 64, 2, out_channels=6), data)
-calibrate = gc.SCAR().fit(out, on=data.val_mask)
+data = graphcal.example().graph
+out = graphcal.observe(GCN(data.num_features, 64, 2, out_channels=6), data)
+calibrate = graphcal.SCAR().fit(out, on=data.val_mask)
 probs = calibrate(out).exp()
-decision = gc.decide(out, calibrate, certify=data.test_mask)
-gc.save(calibrate, "scar.safetensors")
+decision = graphcal.decide(out, calibrate, certify=data.test_mask)
+graphcal.save(calibrate, "scar.safetensors")
 """
 
 

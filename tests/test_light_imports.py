@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-import graphcal as gc
+import graphcal
 from conftest import random_graph
 from small_outputs import model_outputs, quick
 
@@ -21,7 +21,7 @@ from importlib.machinery import PathFinder
 
 found = PathFinder.find_spec
 PathFinder.find_spec = lambda name, *rest: None if name.split(".")[0] in {heavy!r} else found(name, *rest)
-import torch, graphcal as gc
+import torch, graphcal
 from torch_geometric.nn import GCNConv
 
 class Net(torch.nn.Module):
@@ -33,8 +33,8 @@ class Net(torch.nn.Module):
 
 edges = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
 for name in {names!r}:
-    calibrate = gc.restore({folder!r} + "/" + name + ".safetensors")
-    log_probs = gc.CalibratedModel(Net(), calibrate)(torch.randn(5, 6), edges)
+    calibrate = graphcal.restore({folder!r} + "/" + name + ".safetensors")
+    log_probs = graphcal.CalibratedModel(Net(), calibrate)(torch.randn(5, 6), edges)
     assert log_probs.shape == (5, 3)
 assert not any(name.split(".")[0] in {heavy!r} for name in sys.modules)
 print("served")
@@ -45,7 +45,7 @@ print("served")
 def test_restoring_and_serving_imports_nothing_heavy(tmp_path):
     out = model_outputs(random_graph(classes=3), classes=3)
     for name in NAMES:
-        gc.save(quick(name, epochs=2).fit(out, on=out.graph.val_mask), tmp_path / f"{name}.safetensors")
+        graphcal.save(quick(name, epochs=2).fit(out, on=out.graph.val_mask), tmp_path / f"{name}.safetensors")
     code = SERVE.format(heavy=HEAVY, folder=str(tmp_path), names=NAMES)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "served", done.stderr[-2000:]
@@ -75,8 +75,8 @@ def test_commands_on_tables_do_not_import_pyg(command, tmp_path):
     (tmp_path / "p.csv").write_text(f"prob_0,prob_1,label\n{rows}")
     more = ["-o", str(tmp_path / "d.parquet")] if command == "decide" else []
     if command == "score":
-        calibrated = gc.calibrate(np.stack([p, 1 - p], 1), labels, kind="probs", calibrator="graph-scaling")
-        gc.save(calibrated.calibration, tmp_path / "c.safetensors")
+        calibrated = graphcal.calibrate(np.stack([p, 1 - p], 1), labels, kind="probs", calibrator="graph-scaling")
+        graphcal.save(calibrated.calibration, tmp_path / "c.safetensors")
         arguments = [
             command,
             str(tmp_path / "c.safetensors"),

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-import graphcal as gc
+import graphcal
 
-NAMES = [name for name in gc.__all__ if name != "__version__"]
-CLASSES = [name for name in NAMES if inspect.isclass(getattr(gc, name))]
+NAMES = [name for name in graphcal.__all__ if name != "__version__"]
+CLASSES = [name for name in NAMES if inspect.isclass(getattr(graphcal, name))]
 HOOKS = {"forward", "extra_repr"}  # what torch calls; nobody else does
 
 
 def described(name):
-    """The object whose docstring `help(gc.NAME)` shows: a table of names shows its class."""
-    found = getattr(gc, name)
+    """The object whose docstring `help(graphcal.NAME)` shows: a table of names shows its class."""
+    found = getattr(graphcal, name)
     return found if inspect.isclass(found) or inspect.isfunction(found) else type(found)
 
 
@@ -39,9 +39,9 @@ def test_a_public_name_has_an_example(name):
     assert ">>>" in (described(name).__doc__ or ""), f"help(graphcal.{name}) has no example"
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if inspect.isfunction(getattr(gc, name))])
+@pytest.mark.parametrize("name", [name for name in NAMES if inspect.isfunction(getattr(graphcal, name))])
 def test_a_public_function_describes_each_parameter(name):
-    function = getattr(gc, name)
+    function = getattr(graphcal, name)
     text = inspect.getdoc(function).partition("Parameters\n----------\n")[2].partition("Returns\n-------\n")
     described = {
         word for line in re.findall(r"^(\S[^:\n]*) :", text[0], re.MULTILINE) for word in re.findall(r"\w+", line)
@@ -52,7 +52,7 @@ def test_a_public_function_describes_each_parameter(name):
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_every_method_is_described_and_shown(name):
-    cls = getattr(gc, name)
+    cls = getattr(graphcal, name)
     for method, text in members(cls).items():
         assert text, f"{name}.{method} has no docstring"
         if method not in HOOKS:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn.models import GCN
 
-import graphcal as gc
+import graphcal
 from conftest import random_graph
 from graphcal.core import Needs
 from graphcal.serving import export_program
@@ -26,7 +26,7 @@ from graphcal.tables.scoring import score
 CLASSES = 4
 
 
-class NeighbourPull(gc.Calibration):
+class NeighbourPull(graphcal.Calibration):
     """Logits plus a multiple of the centred log of what neighbours and their neighbours predict."""
 
     needs = Needs(edges=True)
@@ -56,7 +56,7 @@ def opinions(probs: Tensor, one: Tensor, two: Tensor, degree: Tensor, reciprocal
 
 @dataclass(frozen=True)
 class NeighbourPulling:
-    def fit(self, out: gc.Outputs, on: Tensor, stop: Tensor | None = None) -> NeighbourPull:
+    def fit(self, out: graphcal.Outputs, on: Tensor, stop: Tensor | None = None) -> NeighbourPull:
         return NeighbourPull(pull=torch.tensor([0.7, 0.2]), num_classes=out.num_classes)
 
 
@@ -76,8 +76,8 @@ def model() -> torch.nn.Module:
 
 
 @pytest.fixture(scope="module")
-def out(model, graph) -> gc.Outputs:
-    return gc.observe(model, graph)
+def out(model, graph) -> graphcal.Outputs:
+    return graphcal.observe(model, graph)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def calibrate(out) -> NeighbourPull:
     return NeighbourPulling().fit(out, on=out.graph.val_mask)
 
 
-def by_hand(out: gc.Outputs, pull: tuple[float, float] = (0.7, 0.2)) -> np.ndarray:
+def by_hand(out: graphcal.Outputs, pull: tuple[float, float] = (0.7, 0.2)) -> np.ndarray:
     """Probabilities, node by node, with sets of neighbours."""
     z = out.logits.double().numpy()
     probs = np.exp(z) / np.exp(z).sum(1, keepdims=True)
@@ -114,7 +114,7 @@ def test_on_disk(out, calibrate, tmp_path, monkeypatch):
     for name, value in {"BITS": 7, "FEWEST_BITS": 7, "EDGES": 1000, "COLUMNS": 3}.items():
         monkeypatch.setattr(disk_sums, name, value)  # parts of 128 nodes: 16 blocks of edges
     monkeypatch.setattr(disk_sums, "ROWS", 100)
-    saved = gc.save(calibrate, tmp_path / "c.safetensors")
+    saved = graphcal.save(calibrate, tmp_path / "c.safetensors")
     table = {"id": np.arange(400), **{f"logit_{k}": out.logits[:, k].numpy() for k in range(CLASSES)}}
     pq.write_table(pa.table(table), tmp_path / "predictions.parquet")
     source, target = out.graph.edge_index.numpy()
@@ -133,7 +133,7 @@ def test_in_a_sampled_batch(model, out, calibrate):
         def forward(self, x, edge_index):
             return out.logits[nodes]  # of the whole neighbourhood: what differs is what the calibration can read
 
-    served = gc.CalibratedModel(Sampled(), calibrate, context=calibrate.context_of(out))
+    served = graphcal.CalibratedModel(Sampled(), calibrate, context=calibrate.context_of(out))
     edges = torch.tensor([[0, 1], [1, 0]])
     found = served(out.graph.x[nodes], edges, n_id=nodes)
     torch.testing.assert_close(found.exp(), calibrate(out)[nodes].exp(), atol=1e-6, rtol=0)
@@ -144,15 +144,15 @@ def test_in_a_sampled_batch(model, out, calibrate):
 def test_after_torch_export(model, graph, calibrate):
     """Traced on another graph than the one it is asked about."""
     traced = random_graph(nodes=60, classes=CLASSES, seed=3)
-    exportable = gc.CalibratedModel(model, calibrate).exportable()
+    exportable = graphcal.CalibratedModel(model, calibrate).exportable()
     data = Data(x=traced.x, edge_index=traced.edge_index)
     program = export_program(exportable, data)
     with torch.no_grad():
         found = program.module()(x=graph.x, edge_index=graph.edge_index)
-    expected = calibrate(gc.observe(model, Data(x=graph.x, edge_index=graph.edge_index)))
+    expected = calibrate(graphcal.observe(model, Data(x=graph.x, edge_index=graph.edge_index)))
     torch.testing.assert_close(found.exp(), expected.exp(), atol=1e-6, rtol=0)
 
 
 def test_saved_and_restored(out, calibrate, tmp_path):
-    restored = gc.restore(gc.save(calibrate, tmp_path / "c.safetensors"))
+    restored = graphcal.restore(graphcal.save(calibrate, tmp_path / "c.safetensors"))
     torch.testing.assert_close(restored(out), calibrate(out))

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-import graphcal as gc
+import graphcal
 from graphcal.cli import app
 from graphcal.records import validate
 from graphcal.reports.alerts_page import alerts_page
 
 
-def graphcal(*args):
+def command(*args):
     done = CliRunner().invoke(app, [*map(str, args)])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         return 2, str(done.exception)
@@ -42,7 +42,7 @@ def write_scores(path, rows=12_000, labelled=3000, picked=False, weight=8.0, **m
 def test_sentence_table_and_files(tmp_path):
     truth, drawn, score = write_scores(tmp_path / "s.parquet")
     options = ["--class", "fraud", "--id", "case", "--capacity", 150, "--cost-alert", 5, "--cost-miss", 60]
-    code, text = graphcal("alerts", tmp_path / "s.parquet", *options, "--out", tmp_path / "out")
+    code, text = command("alerts", tmp_path / "s.parquet", *options, "--out", tmp_path / "out")
     assert code == 0, text
     assert "150 highest rows" in text.splitlines()[0]
     assert "guarantee" not in text.lower()
@@ -64,9 +64,9 @@ def test_sentence_table_and_files(tmp_path):
 
 def test_the_saved_calibrator_gives_the_same_probabilities_to_score(tmp_path):
     write_scores(tmp_path / "s.parquet", rows=3000, labelled=1000)
-    graphcal("alerts", tmp_path / "s.parquet", "--class", "fraud", "--id", "case", "--out", tmp_path / "out")
-    calibrator = gc.restore(tmp_path / "out" / "calibrator.safetensors")
-    code, text = graphcal(
+    command("alerts", tmp_path / "s.parquet", "--class", "fraud", "--id", "case", "--out", tmp_path / "out")
+    calibrator = graphcal.restore(tmp_path / "out" / "calibrator.safetensors")
+    code, text = command(
         "score", tmp_path / "out" / "calibrator.safetensors", tmp_path / "s.parquet", "--out", tmp_path / "n"
     )
     assert code == 0, text
@@ -79,20 +79,20 @@ def test_the_saved_calibrator_gives_the_same_probabilities_to_score(tmp_path):
 def test_picked_labels_get_estimates_and_exit_code_3(tmp_path):
     write_scores(tmp_path / "s.parquet", picked=True)
     args = ["alerts", tmp_path / "s.parquet", "--class", "fraud", "--capacity", 100, "--out", tmp_path / "out"]
-    code, text = graphcal(*args, "--json")
+    code, text = command(*args, "--json")
     assert code == 3, text
     record = json.loads(text)
     validate(record, "alerts", "the output")
     assert not record["evidence"]["carries"]
     assert record["threshold"]["precision"]["low"] is None
-    code, text = graphcal(*args, "--random-draw")
+    code, text = command(*args, "--random-draw")
     assert code == 1
     assert "guarantee" not in text.lower()
 
 
 def test_a_stated_random_draw_is_a_guarantee(tmp_path):
     write_scores(tmp_path / "s.parquet")
-    code, text = graphcal(
+    code, text = command(
         "alerts", tmp_path / "s.parquet", "--class", "fraud", "--random-draw", "--json", "--out", tmp_path / "out"
     )
     assert code == 0
@@ -125,7 +125,7 @@ def test_bad_input_is_one_line(tmp_path, options, message):
     steps, gaps = np.arange(300.0), np.where(np.arange(300) == 7, np.nan, 0.5)
     more = {"steps": steps, "gaps": gaps, "same": np.full(300, 2), "none": pa.nulls(300), "zero": np.zeros(300, int)}
     write_scores(tmp_path / "s.parquet", rows=300, labelled=100, **more)
-    code, text = graphcal("alerts", tmp_path / "s.parquet", *options, "--out", tmp_path / "out")
+    code, text = command("alerts", tmp_path / "s.parquet", *options, "--out", tmp_path / "out")
     assert code == 2
     assert message in text
 
@@ -152,7 +152,7 @@ print([name for name in ("torch_geometric", "scipy.stats", "sklearn", "matplotli
 def test_edges_are_read_by_id_and_half_of_the_labels_judges(tmp_path):
     truth, drawn, _ = write_linked(tmp_path)
     args = ["alerts", tmp_path / "s.parquet", "--class", "fraud", "--id", "case", "--edges", tmp_path / "e.parquet"]
-    code, text = graphcal(*args, "--capacity", 60, "--json", "--out", tmp_path / "out")
+    code, text = command(*args, "--capacity", 60, "--json", "--out", tmp_path / "out")
     assert code == 0, text
     record = json.loads(text)
     assert record["calibration"]["method"] == "graph-scaling"
@@ -194,10 +194,10 @@ def test_graph_scaling_is_saved_for_scores_as_they_are_in_the_table(tmp_path, ca
         options = ["--inclusion", "chance"]
     pq.write_table(table, tmp_path / "s.parquet")
     files = [tmp_path / "s.parquet", "--edges", tmp_path / "e.parquet"]
-    code, text = graphcal("alerts", *files, "--class", "fraud", "--id", "case", *options, "--out", tmp_path / "out")
+    code, text = command("alerts", *files, "--class", "fraud", "--id", "case", *options, "--out", tmp_path / "out")
     assert code == 0, text
     assert json.loads((tmp_path / "out" / "results.json").read_text())["calibration"]["method"] == "graph-scaling"
-    code, text = graphcal("score", tmp_path / "out", *files, "--columns", "id=case", "--out", tmp_path / "n")
+    code, text = command("score", tmp_path / "out", *files, "--columns", "id=case", "--out", tmp_path / "n")
     assert code == 0, text
     scored = pq.read_table(tmp_path / "n").column("calibrated_prob").to_numpy()
     expected = pq.read_table(tmp_path / "out" / "alerts.parquet").column("probability").to_numpy()
@@ -220,7 +220,7 @@ def test_windows_are_readable_at_80_columns(tmp_path):
         "--window",
         "month",
     ]
-    code, text = graphcal(*args, "--capacity", 200, "--out", tmp_path / "out")
+    code, text = command(*args, "--capacity", 200, "--out", tmp_path / "out")
     assert code == 0, text
     assert all(len(line) <= 80 for line in text.splitlines() if not line.startswith("Saved:"))
     assert [line.split()[0] for line in text.splitlines() if line.startswith("2026-")] == [
@@ -239,16 +239,16 @@ def test_windows_are_readable_at_80_columns(tmp_path):
 def test_watch_expects_precision_of_a_later_month(tmp_path):
     """Calibrate on one table, score another one with timestamps, and read what is expected of its months."""
     write_scores(tmp_path / "s.parquet")
-    graphcal("alerts", tmp_path / "s.parquet", "--class", "fraud", "--capacity", 300, "--out", tmp_path / "out")
+    command("alerts", tmp_path / "s.parquet", "--class", "fraud", "--capacity", 300, "--out", tmp_path / "out")
     rng = np.random.default_rng(5)
     day = np.datetime64("2026-11-02T00:03:56.466224") + rng.integers(0, 58 * 86400, 9000).astype("timedelta64[s]")
     odds = rng.normal(-4, 1.8, 9000)
     truth = rng.random(9000) < 1 / (1 + np.exp(-odds))
     pq.write_table(pa.table({"score": 1 / (1 + np.exp(-odds - np.log(8.0))), "day": day}), tmp_path / "n.parquet")
-    code, text = graphcal("score", tmp_path / "out", tmp_path / "n.parquet", "--out", tmp_path / "scored")
+    code, text = command("score", tmp_path / "out", tmp_path / "n.parquet", "--out", tmp_path / "scored")
     assert code == 0, text
     args = ["watch", tmp_path / "out", tmp_path / "scored", "--time", "day", "--window", "month"]
-    code, text = graphcal(*args)
+    code, text = command(*args)
     assert code == 0, text
     assert "fraud" in text
     assert all(len(line) <= 80 and "…" not in line for line in text.splitlines())
@@ -256,7 +256,7 @@ def test_watch_expects_precision_of_a_later_month(tmp_path):
     assert months == 2 * ["2026-11", "2026-12"]
     record = json.loads((tmp_path / "out" / "results.json").read_text())
     prob = pq.read_table(tmp_path / "scored").column("calibrated_prob").to_numpy()
-    for window in json.loads(graphcal(*args, "--json")[1])["windows"]:
+    for window in json.loads(command(*args, "--json")[1])["windows"]:
         inside = day.astype("datetime64[M]").astype(str) == window["name"]
         sent = inside & (prob >= record["threshold"]["threshold"])
         one = window["alerts"]
@@ -270,7 +270,7 @@ def test_the_page_is_one_file_that_escapes_names():
     rng = np.random.default_rng(3)
     p = rng.beta(0.3, 6, 4000)
     y = np.where(np.arange(4000) < 1500, rng.random(4000) < p, -1)
-    queue = gc.alerts(p, y, positive="<b>&", capacity=100, time=rng.random(4000))
+    queue = graphcal.alerts(p, y, positive="<b>&", capacity=100, time=rng.random(4000))
     page = alerts_page(queue)
     assert "<b>&" not in page
     assert "http" not in page
@@ -279,14 +279,14 @@ def test_the_page_is_one_file_that_escapes_names():
     assert page.count('class="fill-') == 2  # bands, where labels carry intervals
     odds = np.log(p / (1 - p))
     picked = np.where(rng.random(4000) < 0.02 + 0.9 * p, rng.random(4000) < p, -1)
-    assert 'class="fill-' not in alerts_page(gc.alerts(odds, picked, kind="logits", capacity=100))
+    assert 'class="fill-' not in alerts_page(graphcal.alerts(odds, picked, kind="logits", capacity=100))
 
 
 def test_training_rows_are_neither_sent_nor_used(tmp_path):
     split = np.where(np.arange(12_000) < 2000, "train", "test")
     write_scores(tmp_path / "s.parquet", split=split)
     args = ["alerts", tmp_path / "s.parquet", "--class", "fraud", "--json", "--out", tmp_path / "out"]
-    code, text = graphcal(*args)
+    code, text = command(*args)
     assert code == 0, text
     decision = np.array(pq.read_table(tmp_path / "out" / "alerts.parquet").column("decision").to_pylist())
     assert ((decision == "training") == (split == "train")).all()
@@ -294,10 +294,10 @@ def test_training_rows_are_neither_sent_nor_used(tmp_path):
 
 
 def test_plan_counts_labels(tmp_path):
-    code, text = graphcal("plan", "--max-error", 0.05, "--json")
+    code, text = command("plan", "--max-error", 0.05, "--json")
     assert code == 0
     assert [row["labels"] for row in json.loads(text)["plan"]][:2] == [59, 153]
-    code, text = graphcal("plan", "--max-error", 0.05, "--true-error", 0.025, "--zone", 0.25, "--json")
+    code, text = command("plan", "--max-error", 0.05, "--true-error", 0.025, "--zone", 0.25, "--json")
     (row,) = json.loads(text)["plan"]
     assert row["drawn_from_all"] == 4 * row["labels"]
-    assert graphcal("plan", "--max-error", 0.05, "--true-error", 0.06)[0] == 2
+    assert command("plan", "--max-error", 0.05, "--true-error", 0.06)[0] == 2

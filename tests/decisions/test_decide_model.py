@@ -1,11 +1,11 @@
-"""`gc.decide` for trained models: who fits, who certifies, and that neither sees the other's labels."""
+"""`graphcal.decide` for trained models: who fits, who certifies, and that neither sees the other's labels."""
 
 import doctest
 
 import pytest
 import torch
 
-import graphcal as gc
+import graphcal
 from conftest import random_graph
 from graphcal.decisions import approval, bounds, decision, outcomes, sets
 from small_outputs import model_outputs
@@ -17,7 +17,7 @@ def out():
 
 
 def test_a_share_of_the_validation_nodes_certifies(out):
-    decision = gc.decide(out, gc.TemperatureScaling(), certify=0.5, max_error=0.3, random_draw=True)
+    decision = graphcal.decide(out, graphcal.TemperatureScaling(), certify=0.5, max_error=0.3, random_draw=True)
     assert decision.labels == 250
     assert decision.num_approved > 0
     graph = out.graph
@@ -26,16 +26,18 @@ def test_a_share_of_the_validation_nodes_certifies(out):
     wrong = out.pred != graph.y
     assert int(wrong[decision.approved].sum()) <= decision.errors_at_most
     everything = torch.ones_like(graph.train_mask)  # a pool with the nodes that trained and fitted: they are left out
-    same = gc.decide(out, gc.TemperatureScaling(), certify=0.5, pool=everything, max_error=0.3, random_draw=True)
+    same = graphcal.decide(
+        out, graphcal.TemperatureScaling(), certify=0.5, pool=everything, max_error=0.3, random_draw=True
+    )
     assert torch.equal(same.approved, decision.approved)
 
 
-class Spy(gc.TemperatureScaling):
+class Spy(graphcal.TemperatureScaling):
     """Remembers the labels it was shown."""
 
     def fit(self, out, on, stop=None):
         seen.append((out.graph.y.clone(), on.clone()))
-        return gc.TemperatureScaling().fit(out, on=on)
+        return graphcal.TemperatureScaling().fit(out, on=on)
 
 
 seen: list = []
@@ -44,7 +46,7 @@ seen: list = []
 @pytest.mark.parametrize("cross_fit", [False, True])
 def test_certification_labels_are_hidden_from_the_fit(out, cross_fit):
     seen.clear()
-    gc.decide(out, Spy(), certify=0.4, max_error=0.3, cross_fit=cross_fit)
+    graphcal.decide(out, Spy(), certify=0.4, max_error=0.3, cross_fit=cross_fit)
     assert len(seen) == 1 + cross_fit
     for y, on in seen:
         known = y >= 0
@@ -55,35 +57,37 @@ def test_certification_labels_are_hidden_from_the_fit(out, cross_fit):
 
 
 def test_cross_fitting_keeps_the_larger_result_at_half_the_risk(out):
-    both = gc.decide(out, gc.TemperatureScaling(), certify=0.5, max_error=0.3, cross_fit=True)
-    one = gc.decide(out, gc.TemperatureScaling(), certify=0.5, max_error=0.3, certainty=0.975)
+    both = graphcal.decide(out, graphcal.TemperatureScaling(), certify=0.5, max_error=0.3, cross_fit=True)
+    one = graphcal.decide(out, graphcal.TemperatureScaling(), certify=0.5, max_error=0.3, certainty=0.975)
     assert both.num_approved >= one.num_approved
     assert both.certainty == 0.95
 
 
 def test_a_fitted_calibration_certifies_on_other_nodes(out):
     graph = out.graph
-    calibrate = gc.TemperatureScaling().fit(out, on=graph.val_mask)
+    calibrate = graphcal.TemperatureScaling().fit(out, on=graph.val_mask)
     certify = graph.test_mask & (torch.rand(1500, generator=torch.Generator().manual_seed(0)) < 0.3)
-    by_model = gc.decide(out, calibrate, certify=certify, max_error=0.3)
+    by_model = graphcal.decide(out, calibrate, certify=certify, max_error=0.3)
     used = graph.train_mask | graph.val_mask
-    by_rows = gc.decide(calibrate(out), graph.y, certify=certify, pool=~used, fitted=used, max_error=0.3)
+    by_rows = graphcal.decide(calibrate(out), graph.y, certify=certify, pool=~used, fitted=used, max_error=0.3)
     assert torch.equal(by_model.approved, by_rows.approved)
     with pytest.raises(ValueError, match="certify shares 500 nodes .* certify=0.5"):
-        gc.decide(out, calibrate, certify=graph.val_mask)
+        graphcal.decide(out, calibrate, certify=graph.val_mask)
     with pytest.raises(ValueError, match="fitted already: give the recipe"):
-        gc.decide(out, calibrate, certify=0.5)
+        graphcal.decide(out, calibrate, certify=0.5)
     half = graph.val_mask & (torch.arange(1500) % 2 == 0)
-    calibrate = gc.TemperatureScaling().fit(out, on=half)
-    fine = gc.decide(out, calibrate, certify=graph.val_mask & ~half, fitted=half, max_error=0.3)
+    calibrate = graphcal.TemperatureScaling().fit(out, on=half)
+    fine = graphcal.decide(out, calibrate, certify=graph.val_mask & ~half, fitted=half, max_error=0.3)
     assert fine.labels == int((graph.val_mask & ~half).sum())
 
 
 def test_nodes_a_calibration_holds_back_are_never_approved(out):
-    calibrate = gc.TemperatureScaling().fit(out, on=out.graph.val_mask)
+    calibrate = graphcal.TemperatureScaling().fit(out, on=out.graph.val_mask)
     held = torch.arange(1500) % 2 == 0
     calibrate.held = lambda outputs: held
-    decision = gc.decide(out, calibrate, certify=out.graph.test_mask & (torch.arange(1500) % 3 == 0), max_error=0.3)
+    decision = graphcal.decide(
+        out, calibrate, certify=out.graph.test_mask & (torch.arange(1500) % 3 == 0), max_error=0.3
+    )
     assert decision.num_approved > 0
     assert not (decision.approved & held).any()
 
@@ -98,14 +102,14 @@ def test_nodes_a_calibration_holds_back_are_never_approved(out):
 )
 def test_bad_input_is_refused(out, arguments, message):
     with pytest.raises(ValueError, match=message):
-        gc.decide(out, gc.TemperatureScaling(), **arguments)
+        graphcal.decide(out, graphcal.TemperatureScaling(), **arguments)
 
 
 def test_what_it_takes_is_said(out):
     with pytest.raises(ValueError, match=r"decide takes \(log_probs, y, certify=mask\)"):
-        gc.decide(out.logits.log_softmax(1), out.graph.y, certify=0.5)
+        graphcal.decide(out.logits.log_softmax(1), out.graph.y, certify=0.5)
     with pytest.raises(ValueError, match="got Outputs, Tensor"):
-        gc.decide(out, out.graph.y, certify=out.graph.test_mask)
+        graphcal.decide(out, out.graph.y, certify=out.graph.test_mask)
 
 
 @pytest.mark.parametrize("module", [approval, bounds, decision, outcomes, sets], ids=lambda m: m.__name__)

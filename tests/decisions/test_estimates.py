@@ -11,7 +11,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import graphcal as gc
+import graphcal
 from graphcal.cli import app
 from graphcal.decisions.estimates import FACTS, rehearsed
 from graphcal.decisions.monitoring import watch
@@ -19,8 +19,8 @@ from graphcal.decisions.monitoring import watch
 
 @pytest.fixture(scope="module")
 def fitted():
-    out = gc.example(2000)
-    return out, gc.GraphScaling(sets=True).fit(out, on=out.graph.val_mask)
+    out = graphcal.example(2000)
+    return out, graphcal.GraphScaling(sets=True).fit(out, on=out.graph.val_mask)
 
 
 def window_of(out, seed=0, size=400):
@@ -31,7 +31,7 @@ def window_of(out, seed=0, size=400):
 def test_accuracy_is_one_minus_the_counted_errors(fitted):
     out, calibrate = fitted
     window = window_of(out)
-    one, errors = gc.estimate(calibrate, out, window), gc.count(calibrate, out, window, certainty=0.9)
+    one, errors = graphcal.estimate(calibrate, out, window), graphcal.count(calibrate, out, window, certainty=0.9)
     n = len(window)
     assert one.accuracy.value == pytest.approx(1 - errors.expected / n)
     assert (one.chance, one.neighbourhood, one.fit) == pytest.approx(
@@ -49,7 +49,9 @@ def test_no_label_of_the_window_is_read(fitted):
     graph.y = graph.y.clone()
     graph.y[window] = (graph.y[window] + 1) % out.num_classes
     other = replace(out, graph=graph)
-    assert gc.estimate(calibrate, out, window, positive=1) == gc.estimate(calibrate, other, window, positive=1)
+    assert graphcal.estimate(calibrate, out, window, positive=1) == graphcal.estimate(
+        calibrate, other, window, positive=1
+    )
 
 
 def test_the_shift_term_by_hand():
@@ -73,10 +75,10 @@ def test_a_window_that_differs_is_wider_and_the_fact_is_named(fitted):
     pred = sets.held_out.argmax(1)
     try:
         sets.labels.copy_(torch.where(low, (pred + 1) % out.num_classes, pred))
-        degree = gc.structure(out.graph).degree
+        degree = graphcal.structure(out.graph).degree
         test = out.graph.test_mask
-        high = gc.estimate(calibrate, out, test & (degree > degree.double().quantile(0.8)))
-        plain = gc.estimate(calibrate, out, window_of(out))
+        high = graphcal.estimate(calibrate, out, test & (degree > degree.double().quantile(0.8)))
+        plain = graphcal.estimate(calibrate, out, window_of(out))
     finally:
         sets.labels.copy_(labels)
     assert high.fact == "degree"
@@ -88,8 +90,8 @@ def test_a_window_that_differs_is_wider_and_the_fact_is_named(fitted):
 def test_a_class_has_precision_recall_and_members(fitted):
     out, calibrate = fitted
     window = window_of(out, size=600)
-    one = gc.estimate(calibrate, out, window, positive=2)
-    assert one.positives.value == pytest.approx(gc.count(calibrate, out, window, 2).expected)
+    one = graphcal.estimate(calibrate, out, window, positive=2)
+    assert one.positives.value == pytest.approx(graphcal.count(calibrate, out, window, 2).expected)
     pred, y = calibrate(out).argmax(1)[window], out.graph.y[window]
     hits = int(((pred == 2) & (y == 2)).sum())
     for share, truth in (
@@ -112,20 +114,22 @@ def test_em_helps_a_pure_prior_shift_only_when_it_is_stated(fitted):
         rng = np.random.default_rng(k)
         window = test[(y[test] == k) | (rng.random(len(test)) < 0.1)]
         for stated in gaps:
-            one = gc.estimate(calibrate, out, torch.from_numpy(window), prior_shift=stated)
+            one = graphcal.estimate(calibrate, out, torch.from_numpy(window), prior_shift=stated)
             gaps[stated].append(abs(one.accuracy.value - (pred == y)[window].mean()))
         truth = (y[window] == k).mean()
         priors.append((abs(one.prior[k] - truth), abs((y[test] == k).mean() - truth)))
     assert np.mean(gaps[True]) < np.mean(gaps[False])
     assert np.mean([a for a, _ in priors]) < 0.5 * np.mean([b for _, b in priors])
-    assert gc.estimate(calibrate, out, torch.from_numpy(window)).prior is None
+    assert graphcal.estimate(calibrate, out, torch.from_numpy(window)).prior is None
 
 
 def test_a_saved_calibration_estimates_the_same(fitted, tmp_path):
     out, calibrate = fitted
-    gc.save(calibrate, tmp_path / "c.safetensors")
+    graphcal.save(calibrate, tmp_path / "c.safetensors")
     window = window_of(out)
-    one, two = (gc.estimate(c, out, window).to_dict() for c in (calibrate, gc.restore(tmp_path / "c.safetensors")))
+    one, two = (
+        graphcal.estimate(c, out, window).to_dict() for c in (calibrate, graphcal.restore(tmp_path / "c.safetensors"))
+    )
     assert json.loads(json.dumps(one))["accuracy"] == pytest.approx(two["accuracy"])
     assert one["fact"] in FACTS
 
@@ -133,38 +137,40 @@ def test_a_saved_calibration_estimates_the_same(fitted, tmp_path):
 def test_random_labels_of_the_same_precision(fitted):
     out, calibrate = fitted
     one = replace(
-        gc.estimate(calibrate, out, window_of(out)), accuracy=gc.decisions.Interval(0.8, 0.753, 0.847), nodes=5000
+        graphcal.estimate(calibrate, out, window_of(out)),
+        accuracy=graphcal.decisions.Interval(0.8, 0.753, 0.847),
+        nodes=5000,
     )
     assert 190 <= one.same_labels <= 210
 
 
 def test_a_calibration_without_refits_is_refused():
-    out = gc.example(1000)
-    calibrate = gc.TemperatureScaling().fit(out, on=out.graph.val_mask)
+    out = graphcal.example(1000)
+    calibrate = graphcal.TemperatureScaling().fit(out, on=out.graph.val_mask)
     with pytest.raises(ValueError, match="sets=True"):
-        gc.estimate(calibrate, out, out.graph.test_mask)
+        graphcal.estimate(calibrate, out, out.graph.test_mask)
 
 
 @pytest.fixture(scope="module")
 def one_sided():
     """Labels from every community but the largest."""
-    out = gc.example(2000)
-    part = gc.structure(out.graph).hierarchies[3]
+    out = graphcal.example(2000)
+    part = graphcal.structure(out.graph).hierarchies[3]
     largest = part == part.mode().values
-    return out, gc.GraphScaling(sets=True).fit(out, on=out.graph.val_mask & ~largest), part, largest
+    return out, graphcal.GraphScaling(sets=True).fit(out, on=out.graph.val_mask & ~largest), part, largest
 
 
 def test_no_interval_where_most_of_the_window_has_no_label(one_sided):
     out, calibrate, part, largest = one_sided
-    degree, labelled = gc.structure(out.graph).degree, out.graph.val_mask & ~largest
+    degree, labelled = graphcal.structure(out.graph).degree, out.graph.val_mask & ~largest
     test = out.graph.test_mask & (degree >= degree[labelled].min()) & (degree <= degree[labelled].max())
     there = (test & largest).nonzero().flatten()
     elsewhere = (test & torch.isin(part, part[labelled])).nonzero().flatten()
     for size in (39, 41):
         window = torch.cat([there[:size], elsewhere[: 80 - size]])
-        one = gc.estimate(calibrate, out, window, positive=1)
+        one = graphcal.estimate(calibrate, out, window, positive=1)
         assert one.outside == size / 80
-        assert one.accuracy.value == pytest.approx(1 - gc.count(calibrate, out, window).expected / 80)
+        assert one.accuracy.value == pytest.approx(1 - graphcal.count(calibrate, out, window).expected / 80)
         if size < 40:
             assert 0 < one.accuracy.low < one.accuracy.value < one.accuracy.high <= 1
             assert 0 < one.positives.high - one.positives.low < 80
@@ -179,14 +185,14 @@ def test_no_interval_where_most_of_the_window_has_no_label(one_sided):
 
 def test_communities_and_degrees_count_on_the_graph_of_the_fit(one_sided):
     out, calibrate, part, largest = one_sided
-    degree, labelled = gc.structure(out.graph).degree, out.graph.val_mask & ~largest
+    degree, labelled = graphcal.structure(out.graph).degree, out.graph.val_mask & ~largest
     facts = calibrate.sets.facts.clone()
     middle = facts[:, 0].median()
     bare, beyond = ~torch.isin(part, part[labelled]), (degree > middle) | (degree < facts[:, 0].min())
     window = ~labelled & ~out.graph.train_mask
     try:
         calibrate.sets.facts[:, 0].clamp_(max=middle)
-        one = gc.estimate(calibrate, out, window)
+        one = graphcal.estimate(calibrate, out, window)
     finally:
         calibrate.sets.facts.copy_(facts)
     assert (window & beyond & ~bare).any()
@@ -196,14 +202,14 @@ def test_communities_and_degrees_count_on_the_graph_of_the_fit(one_sided):
 
 def test_only_degrees_are_compared_on_another_graph(one_sided):
     calibrate = one_sided[1]
-    other = gc.example(2000, seed=1)
-    degree, labelled = gc.structure(other.graph).degree, calibrate.sets.facts[:, 0]
+    other = graphcal.example(2000, seed=1)
+    degree, labelled = graphcal.structure(other.graph).degree, calibrate.sets.facts[:, 0]
     beyond = ((degree < labelled.min()) | (degree > labelled.max())) & ~other.graph.train_mask
-    assert gc.estimate(calibrate, other, torch.ones(2000, dtype=torch.bool)).outside == beyond.double().mean()
+    assert graphcal.estimate(calibrate, other, torch.ones(2000, dtype=torch.bool)).outside == beyond.double().mean()
     facts = calibrate.sets.facts.clone()
     try:
         calibrate.sets.facts[:, 0] = degree.max() + 1
-        assert gc.estimate(calibrate, other, other.graph.test_mask).outside == 1
+        assert graphcal.estimate(calibrate, other, other.graph.test_mask).outside == 1
     finally:
         calibrate.sets.facts.copy_(facts)
 
@@ -212,24 +218,24 @@ def test_labelled_nodes_are_never_outside(one_sided):
     out, calibrate, _, largest = one_sided
     window = out.graph.train_mask & largest
     assert window.any()
-    assert gc.estimate(calibrate, out, window).outside == 0
+    assert graphcal.estimate(calibrate, out, window).outside == 0
 
 
 def test_watch_prints_the_estimate(fitted):
     out, calibrate = fitted
-    reference = gc.metrics.reference_summary(calibrate(out), graph=out.graph)
+    reference = graphcal.metrics.reference_summary(calibrate(out), graph=out.graph)
     time = np.arange(2000) // 1000
     report = watch(reference, calibrate(out), time=time, graph=out.graph, calibration=calibrate, out=out)
-    late = gc.estimate(calibrate, out, torch.arange(2000) >= 1000)
+    late = graphcal.estimate(calibrate, out, torch.arange(2000) >= 1000)
     assert report.windows[-1].estimate == late
     assert dict(report.summary)["Accuracy"].endswith(late.sentence)
     assert watch(reference, calibrate(out)).windows[0].estimate is None
 
 
 def test_the_command_line_estimates_from_predictions_and_edges(fitted, tmp_path):
-    out = gc.Outputs(fitted[0].logits, fitted[0].graph)  # a table holds no hidden representation
-    calibrate = gc.GraphScaling(sets=True).fit(out, on=out.graph.val_mask)
-    gc.save(calibrate, tmp_path / "c.safetensors")
+    out = graphcal.Outputs(fitted[0].logits, fitted[0].graph)  # a table holds no hidden representation
+    calibrate = graphcal.GraphScaling(sets=True).fit(out, on=out.graph.val_mask)
+    graphcal.save(calibrate, tmp_path / "c.safetensors")
     logits = {f"logit_{k}": out.logits[:, k].numpy() for k in range(out.num_classes)}
     pq.write_table(pa.table({"id": np.arange(2000), **logits}), tmp_path / "p.parquet")
     row, col = out.graph.edge_index.numpy()
@@ -239,9 +245,9 @@ def test_the_command_line_estimates_from_predictions_and_edges(fitted, tmp_path)
     record = json.loads(done.output)
     bare = copy(out.graph)
     del bare.train_mask, bare.val_mask, bare.test_mask
-    one = gc.estimate(calibrate, replace(out, graph=bare), torch.ones(2000, dtype=torch.bool))
+    one = graphcal.estimate(calibrate, replace(out, graph=bare), torch.ones(2000, dtype=torch.bool))
     assert record["windows"][0]["estimate"]["accuracy"]["value"] == pytest.approx(one.accuracy.value, abs=1e-4)
-    plain = gc.TemperatureScaling().fit(out, on=out.graph.val_mask)
-    gc.save(plain, tmp_path / "c.safetensors")
+    plain = graphcal.TemperatureScaling().fit(out, on=out.graph.val_mask)
+    graphcal.save(plain, tmp_path / "c.safetensors")
     done = CliRunner().invoke(app, [str(arg) for arg in args])
     assert "sets=True" in str(done.exception)

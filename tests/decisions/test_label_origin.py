@@ -9,7 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import graphcal as gc
+import graphcal
 from decisions.label_policies import (
     KINDS,
     POLICIES,
@@ -151,8 +151,8 @@ def table(policy="easy first", seed=0, arm=400, nodes=4000, from_all=True):
 def test_selected_labels_are_refused_and_a_flagged_arm_is_not(policy, from_all):
     rows, log_probs, y, drawn, others = table(policy, from_all=from_all)
     with pytest.raises(NotARandomDraw, match="random_arm"):
-        gc.decide(log_probs, y, certify=drawn | others, max_error=0.1, random_draw=True)
-    decision = gc.decide(log_probs, y, certify=drawn | others, random_arm=drawn, max_error=0.1)
+        graphcal.decide(log_probs, y, certify=drawn | others, max_error=0.1, random_draw=True)
+    decision = graphcal.decide(log_probs, y, certify=drawn | others, random_arm=drawn, max_error=0.1)
     assert decision.guaranteed
     assert (decision.labels, decision.others, decision.bound) == (400, int(others.sum()), "random arm")
     assert decision.num_approved > 300
@@ -163,14 +163,14 @@ def test_selected_labels_are_refused_and_a_flagged_arm_is_not(policy, from_all):
 def test_a_false_arm_is_refused():
     _, log_probs, y, drawn, others = table("easy first")
     with pytest.raises(NotARandomDraw, match="random arm"):
-        gc.decide(log_probs, y, certify=drawn | others, random_arm=others, max_error=0.1)
+        graphcal.decide(log_probs, y, certify=drawn | others, random_arm=others, max_error=0.1)
 
 
 def test_labels_of_an_arm_decide_nothing_but_the_certificate():
     """Flipping labels beside the arm moves neither the arm nor who is labelled; flipping the arm's changes what is certified."""
     _, log_probs, y, drawn, others = table("uncertain first")
     all_wrong = torch.where(torch.from_numpy(drawn), 1, y)
-    decision = gc.decide(log_probs, all_wrong, certify=drawn | others, random_arm=drawn, max_error=0.1)
+    decision = graphcal.decide(log_probs, all_wrong, certify=drawn | others, random_arm=drawn, max_error=0.1)
     assert decision.num_approved == 0
 
 
@@ -184,13 +184,13 @@ def test_known_chances_carry_the_promise(arm):
     y = torch.from_numpy(rows.wrong.astype(int))
     total = 1 - (1 - chance) * 0.95
     more = {"certify": chosen | drawn, "random_arm": drawn} if arm else {"certify": chosen}
-    decision = gc.decide(log_probs, y, inclusion=total if arm else chance, max_error=0.1, **more)
+    decision = graphcal.decide(log_probs, y, inclusion=total if arm else chance, max_error=0.1, **more)
     assert decision.guaranteed
     assert decision.bound in ("known chances", "random arm") if arm else decision.bound == "known chances"
     assert decision.num_approved > 500
     assert rows.wrong[decision.approved.numpy()].mean() <= 0.1
     with pytest.raises(NotARandomDraw, match="stated chances"):
-        gc.decide(log_probs, y, certify=chosen, inclusion=chance[::-1].copy(), max_error=0.1)
+        graphcal.decide(log_probs, y, certify=chosen, inclusion=chance[::-1].copy(), max_error=0.1)
 
 
 def test_a_stated_policy_is_a_draw_in_strata():
@@ -200,11 +200,11 @@ def test_a_stated_policy_is_a_draw_in_strata():
     chosen = np.random.default_rng(5).random(6000) < chance
     log_probs = torch.from_numpy(np.stack([rows.conf, 1 - rows.conf], 1)).log()
     y = torch.from_numpy(np.where(chosen, rows.wrong.astype(int), -1))
-    decision = gc.decide(log_probs, y, certify=chosen, inclusion=chance, max_error=0.15)
+    decision = graphcal.decide(log_probs, y, certify=chosen, inclusion=chance, max_error=0.15)
     assert decision.labels == int((chosen & (chance < 1)).sum())
     assert decision.num_approved > 1000
     with pytest.raises(ValueError, match="inclusion probability 1"):
-        gc.decide(log_probs, y, certify=chosen & (rows.conf > 0.5), inclusion=chance, max_error=0.15)
+        graphcal.decide(log_probs, y, certify=chosen & (rows.conf > 0.5), inclusion=chance, max_error=0.15)
 
 
 def test_origins_that_do_not_go_together_are_refused():
@@ -217,31 +217,31 @@ def test_origins_that_do_not_go_together_are_refused():
         ({"inclusion": chance - 0.3}, "above 0"),
     ):
         with pytest.raises(ValueError, match=match):
-            gc.decide(log_probs, y, certify=labelled, **more)
+            graphcal.decide(log_probs, y, certify=labelled, **more)
     with pytest.raises(ValueError, match="label the rest of it"):
-        gc.decide(log_probs, y, certify=others, random_arm=drawn)
+        graphcal.decide(log_probs, y, certify=others, random_arm=drawn)
     with pytest.raises(ValueError, match="needs labels"):
-        gc.decide(log_probs, y)
+        graphcal.decide(log_probs, y)
 
 
 def test_a_model_fits_on_other_labels_and_certifies_with_the_arm():
-    out = gc.example(3000)
+    out = graphcal.example(3000)
     data = out.graph
     g = torch.Generator().manual_seed(0)
     arm = data.test_mask & (torch.rand(3000, generator=g) < 0.3)
-    decision = gc.decide(out, gc.TemperatureScaling(), random_arm=arm, max_error=0.2)
-    fitted = gc.TemperatureScaling().fit(out, on=data.val_mask)
-    again = gc.decide(out, fitted, certify=data.val_mask | arm, random_arm=arm, max_error=0.2)
+    decision = graphcal.decide(out, graphcal.TemperatureScaling(), random_arm=arm, max_error=0.2)
+    fitted = graphcal.TemperatureScaling().fit(out, on=data.val_mask)
+    again = graphcal.decide(out, fitted, certify=data.val_mask | arm, random_arm=arm, max_error=0.2)
     assert decision.others == int(data.val_mask.sum())
     assert decision.labels == int(arm.sum())
     assert torch.equal(decision.approved, again.approved)
     with pytest.raises(ValueError, match="two jobs"):
-        gc.decide(out, fitted, random_arm=data.val_mask, fitted=data.val_mask, certify=data.val_mask)
+        graphcal.decide(out, fitted, random_arm=data.val_mask, fitted=data.val_mask, certify=data.val_mask)
 
 
 def test_a_decision_by_an_arm_saves_and_loads(tmp_path):
     _, log_probs, y, drawn, others = table("hubs first")
-    decision = gc.decide(log_probs, y, certify=drawn | others, random_arm=drawn, max_error=0.1)
+    decision = graphcal.decide(log_probs, y, certify=drawn | others, random_arm=drawn, max_error=0.1)
     again = Decision.load(decision.save(tmp_path / "d.json"))
     assert (again.others, again.bound, again.promise) == (decision.others, "random arm", decision.promise)
     old = decision.to_dict()

@@ -13,7 +13,7 @@ import torch
 from scipy.stats import binom
 from typer.testing import CliRunner
 
-import graphcal as gc
+import graphcal
 from conftest import random_graph
 from graphcal.cli import app
 from graphcal.decisions import decide, monitoring, priors, windows
@@ -105,10 +105,10 @@ def test_windows_and_refusals(reference):
 
 def test_the_command_reads_the_calibrators_reference(tmp_path, reference):
     out = model_outputs()
-    calibrate = gc.TemperatureScaling().fit(out, on=out.graph.val_mask)
-    path = gc.save(calibrate, tmp_path / "c.safetensors", reference=reference)
+    calibrate = graphcal.TemperatureScaling().fit(out, on=out.graph.val_mask)
+    path = graphcal.save(calibrate, tmp_path / "c.safetensors", reference=reference)
     assert read_reference(path) == json.loads(json.dumps(reference))
-    assert torch.equal(gc.restore(path)(out), calibrate(out))
+    assert torch.equal(graphcal.restore(path)(out), calibrate(out))
     log_probs, y = stream(1500, seed=5)
     columns = {f"prob_{c}": log_probs[:, c].exp().numpy() for c in range(4)}
     week = np.arange(1500) // 500
@@ -124,7 +124,7 @@ def test_the_command_reads_the_calibrators_reference(tmp_path, reference):
     )
     assert done.exit_code == 1
     assert json.loads(done.output)["status"] == "expired"
-    bare = gc.save(calibrate, tmp_path / "bare.safetensors")
+    bare = graphcal.save(calibrate, tmp_path / "bare.safetensors")
     for arguments, message in (
         ([bare, tmp_path / "p.parquet"], "does not say what its predictions looked like"),
         ([tmp_path / "none", tmp_path / "p.parquet"], "no saved calibration at"),
@@ -146,8 +146,8 @@ def test_labels_without_a_promise_are_not_denied(reference):
 
 def test_raw_scores_are_told_from_drift(tmp_path, reference):
     out = model_outputs()
-    path = gc.save(
-        gc.TemperatureScaling().fit(out, on=out.graph.val_mask), tmp_path / "c.safetensors", reference=reference
+    path = graphcal.save(
+        graphcal.TemperatureScaling().fit(out, on=out.graph.val_mask), tmp_path / "c.safetensors", reference=reference
     )
     log_probs, _ = stream(1500, boast=0.2, seed=5)
     pq.write_table(pa.table({f"prob_{c}": log_probs[:, c].exp().numpy() for c in range(4)}), tmp_path / "p.parquet")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-import graphcal as gc
+import graphcal
 from decisions.simulated_draws import broken_at_most
 from graphcal.checks import check_mask
 from graphcal.core import Outputs
@@ -135,7 +135,7 @@ def cross_fitted(times, seed=0, max_error=0.1, promise="pool", held=False, ties=
         out = out_of(conf, wrong, rng.choice(nodes, labels, replace=False))
         terms = {"max_error": max_error, "certainty": 0.8, "promise": promise, "held": stays}
         try:
-            d = gc.decide(out, Uncalibrated(), certify=0.5, cross_fit=True, seed=k, **terms)
+            d = graphcal.decide(out, Uncalibrated(), certify=0.5, cross_fit=True, seed=k, **terms)
         except NotARandomDraw:  # three false alarms in 1,000 comparisons
             continue
         decided += bool(d.num_approved)
@@ -170,7 +170,7 @@ def test_cross_fitting_is_refused_on_average():
     rng = np.random.default_rng(0)
     out = out_of(rng.uniform(0.8, 1, 1200), rng.random(1200) < 0.1, rng.choice(1200, 500, replace=False))
     with pytest.raises(ValueError, match="breaks a promise on average"):
-        gc.decide(out, Uncalibrated(), certify=0.5, cross_fit=True, promise="average")
+        graphcal.decide(out, Uncalibrated(), certify=0.5, cross_fit=True, promise="average")
 
 
 MASKS = {
@@ -197,17 +197,17 @@ def test_masks(form):
     pool, as_form = ~fitted & ~certify, MASKS[form]
     masks = {"certify": certify, "pool": pool, "fitted": fitted}
     given = {name: as_form(mask) for name, mask in masks.items()}
-    one = gc.decide(log_probs, y, **masks, held=held, random_draw=True)
-    two = gc.decide(log_probs, y, **given, held=as_form(held), random_draw=True)
+    one = graphcal.decide(log_probs, y, **masks, held=held, random_draw=True)
+    two = graphcal.decide(log_probs, y, **given, held=as_form(held), random_draw=True)
     assert one.num_approved > 500
     assert torch.equal(one.approved, two.approved)
     assert torch.equal(one.review, two.review)
-    spent = [gc.decisions.review_queue(log_probs, y, budget=100, **m) for m in (masks, given)]
+    spent = [graphcal.decisions.review_queue(log_probs, y, budget=100, **m) for m in (masks, given)]
     assert torch.equal(spent[0].nodes, spent[1].nodes)
     assert spent[0].hits == spent[1].hits
-    curves = [gc.decisions.risk_curve(log_probs, y, **m).to_dict() for m in (masks, given)]
+    curves = [graphcal.decisions.risk_curve(log_probs, y, **m).to_dict() for m in (masks, given)]
     assert curves[0] == curves[1]
-    sets = [gc.decisions.prediction_sets(log_probs, y, m["certify"], fitted=m["fitted"]) for m in (masks, given)]
+    sets = [graphcal.decisions.prediction_sets(log_probs, y, m["certify"], fitted=m["fitted"]) for m in (masks, given)]
     assert torch.equal(sets[0].members, sets[1].members)
 
 
@@ -219,10 +219,10 @@ def test_node_numbers_of_one_byte_are_no_mask():
 def test_masks_of_outputs():
     rng = np.random.default_rng(1)
     out = out_of(rng.uniform(0.8, 1, 1200), rng.random(1200) < 0.03, rng.choice(1200, 200, replace=False))
-    calibrate = gc.TemperatureScaling().fit(out, on=out.graph.val_mask)
+    calibrate = graphcal.TemperatureScaling().fit(out, on=out.graph.val_mask)
     certify = torch.zeros(1200, dtype=torch.bool)
     free = out.graph.test_mask.nonzero().flatten()
     certify[free[torch.randperm(len(free), generator=torch.Generator().manual_seed(0))[:400]]] = True
-    found = [gc.decide(out, calibrate, certify=form(certify), max_error=0.1).approved for form in MASKS.values()]
+    found = [graphcal.decide(out, calibrate, certify=form(certify), max_error=0.1).approved for form in MASKS.values()]
     assert found[0].any()
     assert all(torch.equal(one, found[0]) for one in found)

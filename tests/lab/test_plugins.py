@@ -32,8 +32,9 @@ RESTORE = """
 import sys
 path, place = sys.argv[1:]
 sys.path.insert(0, place)
-import graphcal as gc
-print("margin-scaling" in gc.CALIBRATORS, gc.CALIBRATORS["margin-scaling"].__module__, type(gc.restore(path)).__name__)
+import graphcal
+names = graphcal.CALIBRATORS
+print("margin-scaling" in names, names["margin-scaling"].__module__, type(graphcal.restore(path)).__name__)
 """
 
 

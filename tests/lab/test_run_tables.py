@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import torch
 
-import graphcal as gc
+import graphcal
 from graphcal.tables.reading import read_table
 from graphcal.tables.scoring import score
 
 
 def test_run_writes_its_calibrated_predictions(tmp_path):
-    data = gc.lab.synthetic(400, seed=1)
-    results = gc.lab.run(data, "gcn", ["ts"], seeds=range(1), training=gc.lab.Training(epochs=20))
+    data = graphcal.lab.synthetic(400, seed=1)
+    results = graphcal.lab.run(data, "gcn", ["ts"], seeds=range(1), training=graphcal.lab.Training(epochs=20))
     results.save(tmp_path)
     table = read_table(tmp_path / "calibrated.parquet")
     assert table.y.tolist() == data.y.tolist()

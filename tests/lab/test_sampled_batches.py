@@ -5,7 +5,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.nn.models import GraphSAGE
 
-import graphcal as gc
+import graphcal
 from graphcal.lab.training import NeighborSampler
 from graphcal.serving.calibrated_model import is_sampled, rows_of
 
@@ -17,12 +17,12 @@ def nll(log_probs, y):
 @pytest.fixture(scope="module")
 def trained():
     """A GraphSAGE on a graph with a hundred nodes without edges."""
-    data = gc.lab.synthetic(6000, degree=14, homophily=0.7, feature_signal=0.25, seed=2)
+    data = graphcal.lab.synthetic(6000, degree=14, homophily=0.7, feature_signal=0.25, seed=2)
     alone = data.test_mask.nonzero().flatten()[:100]
     kept = ~torch.isin(data.edge_index, alone).any(0)
     data.edge_index = data.edge_index[:, kept]
-    training = gc.lab.Training(epochs=80, hidden_channels=32, weight_decay=0.0)
-    (run,) = gc.lab.train(data, "sage", training, seeds=1)
+    training = graphcal.lab.Training(epochs=80, hidden_channels=32, weight_decay=0.0)
+    (run,) = graphcal.lab.train(data, "sage", training, seeds=1)
     return data, run, alone
 
 
@@ -40,43 +40,48 @@ def served(model, data, fanouts, nodes):
 def test_served_by_samples_graph_scaling_is_not_worse_than_temperature_scaling(trained, fanouts):
     data, run, _ = trained
     nodes = data.test_mask.nonzero().flatten()[:2000]
-    ts, ours = (gc.CALIBRATORS[name]().fit(run.outputs, on=data.val_mask) for name in ("ts", "graph-scaling"))
-    by_ts = nll(served(gc.CalibratedModel(run.model, ts), data, fanouts, nodes), data.y[nodes])
+    ts, ours = (graphcal.CALIBRATORS[name]().fit(run.outputs, on=data.val_mask) for name in ("ts", "graph-scaling"))
+    by_ts = nll(served(graphcal.CalibratedModel(run.model, ts), data, fanouts, nodes), data.y[nodes])
     table = ours.context_of(run.outputs)
-    with_table = nll(served(gc.CalibratedModel(run.model, ours, context=table), data, fanouts, nodes), data.y[nodes])
+    with_table = nll(
+        served(graphcal.CalibratedModel(run.model, ours, context=table), data, fanouts, nodes), data.y[nodes]
+    )
     with pytest.warns(UserWarning, match="it gets the plain form"):
-        plain = nll(served(gc.CalibratedModel(run.model, ours), data, fanouts, nodes), data.y[nodes])
+        plain = nll(served(graphcal.CalibratedModel(run.model, ours), data, fanouts, nodes), data.y[nodes])
     assert with_table < by_ts - 0.01
     assert plain <= by_ts + 1e-3
 
 
 def test_nodes_without_edges_are_not_worse_than_under_temperature_scaling(trained):
     data, run, alone = trained
-    ts, ours = (gc.CALIBRATORS[name]().fit(run.outputs, on=data.val_mask) for name in ("ts", "graph-scaling"))
+    ts, ours = (graphcal.CALIBRATORS[name]().fit(run.outputs, on=data.val_mask) for name in ("ts", "graph-scaling"))
     by_ts = nll(ts(run.outputs)[alone], data.y[alone])
     assert nll(ours(run.outputs)[alone], data.y[alone]) <= by_ts + 1e-3
-    calibrated = gc.CalibratedModel(run.model, ours, context=ours.context_of(run.outputs))
+    calibrated = graphcal.CalibratedModel(run.model, ours, context=ours.context_of(run.outputs))
     assert nll(served(calibrated, data, (5, 5), alone), data.y[alone]) <= by_ts + 1e-3
 
 
 def test_with_whole_neighbourhoods_a_batch_says_what_the_whole_graph_says(trained):
     data, run, _ = trained
-    ours = gc.CALIBRATORS["graph-scaling"]().fit(run.outputs, on=data.val_mask)
-    calibrated = gc.CalibratedModel(run.model, ours, context=ours.context_of(run.outputs))
+    ours = graphcal.CALIBRATORS["graph-scaling"]().fit(run.outputs, on=data.val_mask)
+    calibrated = graphcal.CalibratedModel(run.model, ours, context=ours.context_of(run.outputs))
     nodes = torch.arange(300)
     torch.testing.assert_close(served(calibrated, data, (-1, -1), nodes), ours(run.outputs)[:300], rtol=1e-3, atol=1e-4)
 
 
 def test_a_batch_is_recognised_as_a_data_by_its_edges_and_by_n_id(trained):
     data, run, _ = trained
-    scar = gc.SCAR().fit(run.outputs, on=data.val_mask)
+    scar = graphcal.SCAR().fit(run.outputs, on=data.val_mask)
     table = scar.context_of(run.outputs)
     batch = next(iter(NeighborSampler(data, (3, 3), 50)))
     assert is_sampled(batch, {})
     assert is_sampled(Data(edge_index=batch.edge_index, num_nodes=batch.num_nodes), {"undirected": True})
     assert not is_sampled(Data(edge_index=batch.edge_index, num_nodes=batch.num_nodes), {"undirected": False})
     assert not is_sampled(data, {"undirected": True})
-    calibrated, without = gc.CalibratedModel(run.model, scar, context=table), gc.CalibratedModel(run.model, scar)
+    calibrated, without = (
+        graphcal.CalibratedModel(run.model, scar, context=table),
+        graphcal.CalibratedModel(run.model, scar),
+    )
     logits = run.model(batch.x, batch.edge_index)
     plain = scar.log_probs(logits, torch.full((len(logits), 1), torch.nan))
     with pytest.warns(UserWarning, match="give CalibratedModel n_id="):  # by its edges
@@ -98,9 +103,9 @@ def test_a_model_that_takes_the_batch_itself(trained):
     data, _, _ = trained
     torch.manual_seed(0)
     model = TakesData(data.num_features, 16, 2, data.num_classes)
-    out = gc.observe(model, data)
-    scar = gc.SCAR().fit(out, on=data.val_mask)
-    calibrated = gc.CalibratedModel(model, scar, context=scar.context_of(out))
+    out = graphcal.observe(model, data)
+    scar = graphcal.SCAR().fit(out, on=data.val_mask)
+    calibrated = graphcal.CalibratedModel(model, scar, context=scar.context_of(out))
     batch = next(iter(NeighborSampler(data, (3, 3), 50)))
     with torch.no_grad():
         logits = model(batch)
@@ -109,10 +114,10 @@ def test_a_model_that_takes_the_batch_itself(trained):
 
 def test_a_calibrator_that_needs_whole_neighbourhoods_refuses_a_batch(trained):
     data, run, _ = trained
-    gats = gc.CALIBRATORS["gats"](epochs=2).fit(run.outputs, on=data.val_mask)
+    gats = graphcal.CALIBRATORS["gats"](epochs=2).fit(run.outputs, on=data.val_mask)
     batch = next(iter(NeighborSampler(data, (3, 3), 50)))
     with pytest.raises(ValueError, match="needs the logits and the edges of the whole graph, but this is a sampled"):
-        gc.CalibratedModel(run.model, gats)(batch.x, batch.edge_index, n_id=batch.n_id)
+        graphcal.CalibratedModel(run.model, gats)(batch.x, batch.edge_index, n_id=batch.n_id)
 
 
 def test_a_node_that_came_after_the_table_has_no_row():

@@ -3,10 +3,10 @@ import torch
 from torch import nn
 from torch_geometric import nn as pyg
 
-import graphcal as gc
+import graphcal
 from graphcal.observation.batches import by_target_chunks
 
-DATA = gc.example(400).graph
+DATA = graphcal.example(400).graph
 F, C = DATA.num_features, DATA.num_classes
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch_geometric.nn import GCNConv
 
-import graphcal as gc
+import graphcal
 
 
 class Named(nn.Module):
@@ -31,18 +31,18 @@ class Unnamed(Named):
 
 @pytest.fixture(scope="module")
 def data():
-    return gc.example().graph
+    return graphcal.example().graph
 
 
 def fitted(model, data, **options):
     """Served and calibrated; both weights are set, so that training nodes matter."""
-    out = gc.observe(model, data, **options)
-    calibrate = gc.SCAR(0.03, 0.2).fit(out, on=data.val_mask)
+    out = graphcal.observe(model, data, **options)
+    calibrate = graphcal.SCAR(0.03, 0.2).fit(out, on=data.val_mask)
     assert (
         float((calibrate(out) - calibrate.log_probs(out.logits, calibrate.unknown_context(out.logits))).abs().max())
         > 0.1
     )
-    return gc.CalibratedModel(model, calibrate, data.train_mask), calibrate(out)
+    return graphcal.CalibratedModel(model, calibrate, data.train_mask), calibrate(out)
 
 
 def test_edges_first_and_other_names(data):

@@ -1,13 +1,13 @@
 import numpy as np
 import torch
 
-import graphcal as gc
+import graphcal
 from graphcal.graphs import sparse_csr
 from graphcal.observation.batches import GraphParts
 
 
 def test_a_part_has_all_that_is_known_of_its_nodes_and_edges():
-    data = gc.example(400).graph
+    data = graphcal.example(400).graph
     data.node_ids = np.arange(400) * 10
     data.edge_attr = torch.arange(data.num_edges)[:, None]
     nodes = torch.tensor([7, 3, *data.edge_index[:, 0].tolist()])
@@ -21,7 +21,7 @@ def test_a_part_has_all_that_is_known_of_its_nodes_and_edges():
 
 
 def test_sparse_features_come_out_as_rows():
-    data = gc.example(400).graph
+    data = graphcal.example(400).graph
     plain = data.x
     with sparse_csr():
         data.x = data.x.to_sparse_csr()

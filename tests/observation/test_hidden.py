@@ -9,7 +9,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from torch_geometric.nn import GCNConv, MedianAggregation
 from torch_geometric.nn.models import GCN, GraphSAGE
 
-import graphcal as gc
+import graphcal
 from conftest import needs_lab
 from five_models import BINARY, FIVE, GRAPH, WIDTH, XY, Hetero, made
 from graphcal.observation import logits_and_hidden, observe
@@ -41,7 +41,7 @@ def test_serving_sees_what_was_observed(name):
 
 
 def test_the_example_of_the_readme_takes_two_passes():
-    data, count = gc.example().graph, []
+    data, count = graphcal.example().graph, []
     model = GCN(data.num_features, 16, 2, data.num_classes)
     model.register_forward_pre_hook(lambda *_: count.append(1))
     assert observe(model, data).final is not None
@@ -105,12 +105,12 @@ class SeedsOnly(nn.Module):
 @needs_lab
 @pytest.mark.parametrize("seeds_only", [False, True])
 def test_a_sampled_batch_gives_the_rows_of_its_nodes(seeds_only):
-    data = gc.lab.synthetic(600, degree=12, seed=0)
+    data = graphcal.lab.synthetic(600, degree=12, seed=0)
     torch.manual_seed(0)
     inner = GraphSAGE(data.num_features, 16, 2, data.num_classes).eval()
     model = SeedsOnly(inner) if seeds_only else inner
     whole = observe(inner, data)
-    loader = gc.lab.NeighborSampler(data, (-1, -1), batch_size=100, shuffle=True)
+    loader = graphcal.lab.NeighborSampler(data, (-1, -1), batch_size=100, shuffle=True)
     call = (lambda m, b: m(b.x, b.edge_index, b.batch_size)) if seeds_only else None
     parts = observe(model, loader=loader, call=call)
     torch.testing.assert_close(parts.hidden, whole.hidden, atol=1e-5, rtol=1e-4)
@@ -207,4 +207,4 @@ def test_functions_that_cannot_be_followed_are_proved_like_others():
 def test_a_representation_that_does_not_give_the_logits_is_not_returned():
     out = observe(build(HEADS["nn.Linear"]), GRAPH)
     assert out.final_representation is not None
-    assert gc.Outputs(out.logits + torch.rand(150, 1), GRAPH, out.final, out.hidden).final_representation is None
+    assert graphcal.Outputs(out.logits + torch.rand(150, 1), GRAPH, out.final, out.hidden).final_representation is None

@@ -4,7 +4,7 @@ from torch import nn
 from torch_geometric.nn import GATConv, GCNConv
 from torch_geometric.nn.models import GAT, GCN, GraphSAGE
 
-import graphcal as gc
+import graphcal
 from graphcal import Outputs, observe
 from graphcal.methods.scar import fit_pull
 
@@ -46,7 +46,7 @@ def build(name: str) -> nn.Module:
 
 def literal_eq10(out: Outputs, alpha: float, beta: float) -> torch.Tensor:
     """Eq. 10 as printed: move representations, then apply the last layer again."""
-    facts = gc.structure(out.graph)
+    facts = graphcal.structure(out.graph)
     weight, hidden = out.final.weight, out.final_representation
     moved = hidden.clone()
     for n in range(out.num_nodes):

@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
 from torch_geometric.nn.models import GCN
 
-import graphcal as gc
+import graphcal
 from conftest import HAS_LAB, needs_lab, random_graph
 from graphcal import CALIBRATORS, SCAR, CalibratedModel, Outputs, TemperatureScaling, observe
 from graphcal.methods.scar import fit_pull
@@ -291,9 +291,9 @@ def test_a_calibration_fitted_without_training_nodes_needs_no_train_mask():
 @pytest.mark.parametrize("name", ["citeseer", "cora", "pubmed"])
 def test_a_served_benchmark_graph_gets_what_the_calibration_says(name, shared_data):
     """Citeseer has nodes that share features and neighbours with a training node."""
-    data = gc.lab.load(name)
-    (run,) = gc.lab.train(data, training=gc.lab.Training(epochs=20), seeds=1)
-    for recipe in (gc.GraphScaling(), SCAR()):
+    data = graphcal.lab.load(name)
+    (run,) = graphcal.lab.train(data, training=graphcal.lab.Training(epochs=20), seeds=1)
+    for recipe in (graphcal.GraphScaling(), SCAR()):
         calibrate = recipe.fit(run.outputs, on=data.val_mask)
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -429,9 +429,9 @@ def test_a_map_of_the_logits_alone_computes_in_single_precision_under_autocast()
 @pytest.mark.parametrize("autocast", [False, True])
 def test_a_trainer_predicts_by_batches(autocast):
     """As Lightning's ``Trainer.predict`` does: a loader, inference mode, and autocast where a precision is set."""
-    data = gc.lab.synthetic(500, seed=0)
-    (run,) = gc.lab.train(data, "sage", gc.lab.Training(epochs=5), seeds=1)
-    calibrate = gc.GraphScaling().fit(run.outputs, on=data.val_mask)
+    data = graphcal.lab.synthetic(500, seed=0)
+    (run,) = graphcal.lab.train(data, "sage", graphcal.lab.Training(epochs=5), seeds=1)
+    calibrate = graphcal.GraphScaling().fit(run.outputs, on=data.val_mask)
 
     class Module(nn.Module):
         def __init__(self) -> None:
@@ -443,7 +443,7 @@ def test_a_trainer_predicts_by_batches(autocast):
 
     module, predictions = Module().eval(), torch.empty(500, data.num_classes)
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        for batch in gc.lab.NeighborSampler(data, (-1, -1), 100):
+        for batch in graphcal.lab.NeighborSampler(data, (-1, -1), 100):
             predictions[batch.n_id[: batch.batch_size]] = module.predict_step(batch)
     assert predictions.isfinite().all()
     if not autocast:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data, HeteroData
 
-import graphcal as gc
+import graphcal
 from five_models import BINARY, FIVE, GRAPH, made
 from graphcal.serving import export_onnx, export_program
 
@@ -29,7 +29,7 @@ def call_of(data: Data | HeteroData, name: str) -> tuple[Any, ...]:
     return (data,) if name == "forward(data)" else (data.x, data.edge_index)
 
 
-def in_onnx_runtime(shipped: gc.CalibratedModel, data: Data, path: Any) -> Tensor:
+def in_onnx_runtime(shipped: graphcal.CalibratedModel, data: Data, path: Any) -> Tensor:
     runtime = pytest.importorskip("onnxruntime")
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     session = runtime.InferenceSession(export_onnx(shipped.exportable(), data, path))
@@ -43,25 +43,25 @@ def test_the_level_with_the_hidden_representation_serves(name, tmp_path):
     args = call_of(data, name)
     node_type = "paper" if isinstance(data, HeteroData) else None
     labelled = BINARY if name == "one logit" else GRAPH
-    out = gc.observe(model, data)
-    calibrate = gc.GraphScaling().fit(out, on=labelled.val_mask)
+    out = graphcal.observe(model, data)
+    calibrate = graphcal.GraphScaling().fit(out, on=labelled.val_mask)
     assert calibrate.level == "logits · edges · hidden"
-    expected, lower = calibrate(out), calibrate(gc.Outputs.from_logits(out.logits, out.graph))
+    expected, lower = calibrate(out), calibrate(graphcal.Outputs.from_logits(out.logits, out.graph))
     assert float((expected - lower).abs().max()) > 0.05  # what follows can tell the levels apart
 
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error")
         table = calibrate.context_of(out)
-        shipped = gc.CalibratedModel(model, calibrate, node_type=node_type, context=table)
+        shipped = graphcal.CalibratedModel(model, calibrate, node_type=node_type, context=table)
         torch.testing.assert_close(shipped(*args), expected, **CLOSE)
 
-        gc.save(shipped, tmp_path / "model.safetensors")
-        restored = gc.restore(tmp_path / "model.safetensors", model=in_double(name)[0])
+        graphcal.save(shipped, tmp_path / "model.safetensors")
+        restored = graphcal.restore(tmp_path / "model.safetensors", model=in_double(name)[0])
         torch.testing.assert_close(restored(*args), expected, **CLOSE)
 
         nodes = torch.arange(0, 150, 2)  # a batch without half of the neighbours
         batch = data.subgraph(nodes if node_type is None else {"paper": nodes})
-        logits = gc.observe(model, batch).logits
+        logits = graphcal.observe(model, batch).logits
         for served in (shipped, restored):
             sampled = served(*call_of(batch, name), n_id=nodes)
             torch.testing.assert_close(sampled, calibrate.log_probs(logits, table[nodes]), **CLOSE)

@@ -1,4 +1,4 @@
-"""`graphcal calibrate` end to end on every engine's files, and `gc.calibrate` on every container."""
+"""`graphcal calibrate` end to end on every engine's files, and `graphcal.calibrate` on every container."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-import graphcal as gc
+import graphcal
 from graphcal.cli import main
 from graphcal.tables.reading import read_table
 
@@ -117,7 +117,7 @@ def test_every_engines_files_are_calibrated_and_scored(tmp_path, run, name):
         else None,
     )
     assert again.layout.scores[0].startswith("calibrated_")
-    temperature = gc.restore(tmp_path / "out" / "calibrator.safetensors")
+    temperature = graphcal.restore(tmp_path / "out" / "calibrator.safetensors")
     expected = (given.logits.double() * temperature.scale.double()).softmax(1)
     if name != "top.parquet":
         torch.testing.assert_close(again.log_probs.exp().double(), expected, atol=2e-6, rtol=0)
@@ -173,9 +173,9 @@ def test_graphstorms_predictions_of_edges_are_joined_by_both_ends(tmp_path, run)
 
 
 def test_edges_and_a_final_layer_open_the_graph_aware_calibrators(tmp_path, run):
-    out = gc.example(600)
+    out = graphcal.example(600)
     data = out.graph
-    path = gc.export(out, tmp_path / "exported")
+    path = graphcal.export(out, tmp_path / "exported")
     folder = path.parent
     options = ["--edges", folder / "edges.parquet", "--final-layer", folder / "final_layer.safetensors"]
     code, text, err = run("calibrate", path, *options, "--calibrator", "rbs,scar", "--json", "--out", tmp_path / "out")
@@ -183,7 +183,7 @@ def test_edges_and_a_final_layer_open_the_graph_aware_calibrators(tmp_path, run)
     record = json.loads(text)
     assert set(record["methods"]) == {"none", "rbs", "scar"}
     assert record["nodes"] == {m: int(data[f"{m}_mask"].sum()) for m in ("train", "val", "test")}
-    expected = gc.CALIBRATORS[record["chosen_method"]]().fit(out, on=data.val_mask)(out).exp()
+    expected = graphcal.CALIBRATORS[record["chosen_method"]]().fit(out, on=data.val_mask)(out).exp()
     calibrated = pq.read_table(tmp_path / "out" / "calibrated.parquet")
     found = np.stack([calibrated[f"calibrated_prob_{k}"].to_numpy() for k in range(out.num_classes)], 1)
     np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
@@ -241,7 +241,7 @@ def test_labels_of_measured_rows_do_not_touch_the_fit(tmp_path):
     """Whatever the test labels are, the calibrated probabilities stay."""
     on = np.arange(len(Y)) % 2 == 0
     other = np.where(on, Y, (Y + 1) % 4)
-    first, second = (gc.calibrate(Z, y, on=on, kind="logits") for y in (Y, other))
+    first, second = (graphcal.calibrate(Z, y, on=on, kind="logits") for y in (Y, other))
     np.testing.assert_array_equal(first.probs, second.probs)
     assert first.measurement.accuracy != second.measurement.accuracy
 
@@ -259,10 +259,10 @@ def test_containers_come_back_as_they_came(container):
     else:
         scores = pa.table(dict(zip(names, P.T)))
     kind = "probs" if container in ("numpy", "torch") else None
-    found = gc.calibrate(scores, Y, calibrator="ts", kind=kind)
+    found = graphcal.calibrate(scores, Y, calibrator="ts", kind=kind)
     assert type(found.probs) is type(scores)
     values = np.stack([found.probs[n].to_numpy() for n in names], 1) if kind is None else np.asarray(found.probs)
-    expected = gc.calibrate(np.log(P), Y, calibrator="ts", kind="log-probs").probs
+    expected = graphcal.calibrate(np.log(P), Y, calibrator="ts", kind="log-probs").probs
     np.testing.assert_allclose(values, expected, atol=1e-6)
     assert found.measurement.ece < 0.5 * found.before.ece
     if container == "pandas":
@@ -272,15 +272,15 @@ def test_containers_come_back_as_they_came(container):
 def test_calibrate_takes_names_rows_and_edges():
     text = np.array(NAMES)[Y].astype(object)
     text[:5] = None
-    found = gc.calibrate(
+    found = graphcal.calibrate(
         Z, text, kind="logits", classes=NAMES, on=np.arange(600), edges=np.stack(ring(len(Y))), calibrator="rbs"
     )
     assert found.study.graph.y[:5].tolist() == [-1] * 5
     assert int(found.study.graph.val_mask.sum()) == 595
     with pytest.raises(ValueError, match="Cannot tell what an array holds"):
-        gc.calibrate(Z, Y)
+        graphcal.calibrate(Z, Y)
     with pytest.raises(ValueError, match=r"y must have shape \(1500,\)"):
-        gc.calibrate(Z, Y[:5], kind="logits")
+        graphcal.calibrate(Z, Y[:5], kind="logits")
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from safetensors.torch import save as to_bytes
 from typer.testing import CliRunner
 
-import graphcal as gc
+import graphcal
 from children import child, kill_after
 from graphcal.__main__ import main
 from graphcal.cli import app
@@ -126,7 +126,7 @@ def test_a_prediction_is_never_read_with_the_confidence_of_another_one(tmp_path,
 
 @pytest.mark.parametrize("name", ["graph-scaling-keep", "histogram", "isotonic-keep", "vs"])
 def test_the_confidence_is_the_probability_of_the_prediction_beside_it(tmp_path, name):
-    found = gc.calibrate(Z, Y, kind="logits", calibrator=name)
+    found = graphcal.calibrate(Z, Y, kind="logits", calibrator=name)
     table = pa.table({"id": IDS, **wide("logit", Z)})
     scored = scorer_of(found.calibration, table, "t")(table)
     probs = np.stack([scored[f"calibrated_prob_{k}"].to_numpy() for k in range(C)])
@@ -148,9 +148,9 @@ def test_numbers_are_places_in_the_classes_that_are_given(names):
     y = np.array([names.index(NAMES[k]) for k in Y])
     table = pa.table(named_columns())
     with pytest.raises(ValueError, match="number 0 first"):
-        gc.calibrate(table, y, calibrator="ts")
-    found = gc.calibrate(table, y, calibrator="ts", classes=names)
-    assert found.before.accuracy == gc.calibrate(table, np.array(NAMES)[Y], calibrator="ts").before.accuracy > 0.5
+        graphcal.calibrate(table, y, calibrator="ts")
+    found = graphcal.calibrate(table, y, calibrator="ts", classes=names)
+    assert found.before.accuracy == graphcal.calibrate(table, np.array(NAMES)[Y], calibrator="ts").before.accuracy > 0.5
     assert found.probs.column_names == [f"prob_{name}" for name in names]
     best = np.stack([column.to_numpy() for column in found.probs.columns]).argmax(0)
     assert np.array_equal(np.array(names)[best], np.array(NAMES)[Z.argmax(1)])
@@ -195,7 +195,9 @@ def test_accuracy_below_chance_asks_for_the_order_of_the_classes(tmp_path):
     wrong = read_table(write(tmp_path / "b.parquet", probs=probs, label=np.array([1, 2, 3, 0])[Y]))
     few = read_table(write(tmp_path / "c.parquet", probs=probs[:9], label=(P[:9].argmax(1) + 1) % C))
     assert [any("right order" in note for note in table.notes) for table in (right, wrong, few)] == [False, True, False]
-    assert any("right order" in note for note in gc.calibrate(P, (Y + 1) % C, kind="probs", calibrator="ts").notes)
+    assert any(
+        "right order" in note for note in graphcal.calibrate(P, (Y + 1) % C, kind="probs", calibrator="ts").notes
+    )
 
 
 # --- rows by their index
@@ -205,18 +207,18 @@ def test_values_whose_index_is_in_another_order_are_refused():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(wide("logit", Z), index=[f"n{k}" for k in range(N)])
     on, y = pd.Series(IDS % 2 == 0, index=frame.index), pd.Series(Y, index=frame.index)
-    whole = gc.calibrate(frame, y, on=on, calibrator="ts")
+    whole = graphcal.calibrate(frame, y, on=on, calibrator="ts")
     shuffled = on.sample(frac=1, random_state=0)
     with pytest.raises(ValueError, match=r"on\.loc\[scores\.index\]"):
-        gc.calibrate(frame, y, on=shuffled, calibrator="ts")
+        graphcal.calibrate(frame, y, on=shuffled, calibrator="ts")
     with pytest.raises(ValueError, match="at another position"):  # the scores have no index, the labels have
-        gc.calibrate(Z, y, on=shuffled, kind="logits", calibrator="ts")
-    again = gc.calibrate(frame, y, on=shuffled.loc[frame.index], calibrator="ts")
+        graphcal.calibrate(Z, y, on=shuffled, kind="logits", calibrator="ts")
+    again = graphcal.calibrate(frame, y, on=shuffled.loc[frame.index], calibrator="ts")
     assert np.array_equal(again.probs, whole.probs)
     other = y.rename({"n0": "stranger"})
-    gc.calibrate(frame, other, on=on.to_numpy(), calibrator="ts")  # all others are at their places
+    graphcal.calibrate(frame, other, on=on.to_numpy(), calibrator="ts")  # all others are at their places
     with pytest.raises(ValueError, match=r"y has 1,49\d labels of the scores' index at another position"):
-        gc.calibrate(frame, other.sample(frac=1, random_state=0), calibrator="ts")
+        graphcal.calibrate(frame, other.sample(frac=1, random_state=0), calibrator="ts")
 
 
 # --- the columns of the fit
@@ -247,8 +249,8 @@ def test_a_calibrator_of_calibrated_scores_reads_calibrated_scores(tmp_path, run
 @pytest.mark.slow
 def test_a_table_with_fewer_digits_than_the_fit_is_noted(tmp_path):
     sharp = np.exp(3 * Z) / np.exp(3 * Z).sum(1, keepdims=True)
-    found = gc.calibrate(sharp, Y, kind="probs", calibrator="ts")
-    gc.save(found.calibration, tmp_path / "c.safetensors")
+    found = graphcal.calibrate(sharp, Y, kind="probs", calibrator="ts")
+    graphcal.save(found.calibration, tmp_path / "c.safetensors")
     rounded = np.round(sharp, 4)
     assert (rounded == 0).any()
     full = score(tmp_path / "c.safetensors", write(tmp_path / "full.parquet", **wide("prob", sharp)), tmp_path / "f")
@@ -264,8 +266,8 @@ def test_a_table_with_fewer_digits_than_the_fit_is_noted(tmp_path):
     np.testing.assert_allclose(scored, floored / floored.sum(1, keepdims=True), atol=1e-6)
     few = write(tmp_path / "few.parquet", **wide("prob", np.full((5, C), 0.25)))  # five rows are no sign of rounding
     assert "notes" not in score(tmp_path / "c.safetensors", few, tmp_path / "few")
-    same = gc.calibrate(rounded, Y, kind="probs", calibrator="ts")
-    gc.save(same.calibration, tmp_path / "same.safetensors")
+    same = graphcal.calibrate(rounded, Y, kind="probs", calibrator="ts")
+    graphcal.save(same.calibration, tmp_path / "same.safetensors")
     assert "notes" not in score(tmp_path / "same.safetensors", tmp_path / "r.parquet", tmp_path / "q")
 
 
@@ -291,7 +293,7 @@ def test_more_classes_than_a_short_number_counts(tmp_path, run):
 def test_predictions_are_as_small_as_the_classes_allow(count, kind):
     z = np.zeros((count, 2), np.float32)
     z[-1] = 1
-    calibration = gc.calibrate(Z, Y, kind="logits", calibrator="ts").calibration
+    calibration = graphcal.calibrate(Z, Y, kind="logits", calibrator="ts").calibration
     _, pred = calibrated_block(calibration, z)
     assert pred.dtype == kind
     assert pred.tolist() == [count - 1] * 2
@@ -304,10 +306,10 @@ def test_predictions_are_as_small_as_the_classes_allow(count, kind):
 def calibrators(tmp_path_factory):
     folder = tmp_path_factory.mktemp("calibrators")
     table = pa.table({"id": IDS, **wide("logit", Z)})
-    gc.save(gc.calibrate(table, Y, calibrator="ts").calibration, folder / "ts.safetensors")
+    graphcal.save(graphcal.calibrate(table, Y, calibrator="ts").calibration, folder / "ts.safetensors")
     edges = np.stack([np.r_[SOURCE, TARGET], np.r_[TARGET, SOURCE]])
-    found = gc.calibrate(table, Y, edges=edges, calibrator="graph-scaling")
-    gc.save(found.calibration, folder / "graph.safetensors")
+    found = graphcal.calibrate(table, Y, edges=edges, calibrator="graph-scaling")
+    graphcal.save(found.calibration, folder / "graph.safetensors")
     return folder
 
 
@@ -325,8 +327,8 @@ def write_plainly(path, z):
 def test_a_parquet_file_that_changed_in_its_middle_is_scored_again(tmp_path):
     z = rng.uniform(-4, 4, (60_000, 5)).astype(np.float32)
     z[0], z[-1] = -4, 4
-    saved = gc.calibrate(z[:500], z[:500].argmax(1), kind="logits", calibrator="ts").calibration
-    gc.save(saved, tmp_path / "c.safetensors")
+    saved = graphcal.calibrate(z[:500], z[:500].argmax(1), kind="logits", calibrator="ts").calibration
+    graphcal.save(saved, tmp_path / "c.safetensors")
     path, other = tmp_path / "sh" / "a.parquet", tmp_path / "sh" / "b.parquet"
     for shard in (path, other):
         write_plainly(shard, z)
@@ -631,7 +633,7 @@ def test_a_header_with_anything_in_any_field_is_read_or_refused_by_name(tmp_path
     ],
 )  # fmt: skip
 def test_every_value_of_the_table_of_a_fit_is_checked(key, value):
-    calibration = gc.calibrate(pa.table(wide("prob", P)), Y, calibrator="ts").calibration
+    calibration = graphcal.calibrate(pa.table(wide("prob", P)), Y, calibrator="ts").calibration
     calibration.file = "c.safetensors"
     assert FittedTable.of(calibration).to_dict() == calibration.fitted_on["table"]
     calibration.fitted_on["table"][key] = value

@@ -1,24 +1,24 @@
-"""`gc.export`: what a model said comes back from the files as it was."""
+"""`graphcal.export`: what a model said comes back from the files as it was."""
 
 import pyarrow.parquet as pq
 import torch
 from safetensors.torch import load_file
 
-import graphcal as gc
+import graphcal
 from graphcal.tables.calibration import read_final_layer
 from graphcal.tables.edges import read_edges
 from graphcal.tables.reading import read_table
 
 
 def test_files_hold_all_of_the_outputs(tmp_path):
-    simulated = gc.example(400)
+    simulated = graphcal.example(400)
     data = simulated.graph.clone()
     data.node_ids = [f"v{k}" for k in range(400)]
     data.class_names = ["e", "d", "c", "b", "a"]
     data.y[data.test_mask.nonzero()[0]] = -1
     data.test_mask[data.test_mask.nonzero()[0]] = False
-    out = gc.Outputs(simulated.logits, data, simulated.final)
-    path = gc.export(out, tmp_path / "x")
+    out = graphcal.Outputs(simulated.logits, data, simulated.final)
+    path = graphcal.export(out, tmp_path / "x")
     table = read_table(path)
     torch.testing.assert_close(table.logits, out.logits)
     assert table.classes == tuple(data.class_names)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-import graphcal as gc
+import graphcal
 from children import child, kill_after
 from conftest import needs_lab
 from graphcal.methods import CALIBRATORS
@@ -50,7 +50,7 @@ def out():
     part = g.choice(3, N, p=[0.1, 0.6, 0.3])
     masks = {f"{name}_mask": torch.from_numpy(part == k) for k, name in enumerate(("train", "val", "test"))}
     graph = Data(edge_index=torch.from_numpy(edges), y=torch.from_numpy(y), num_nodes=N, **masks)
-    return gc.Outputs.from_logits(torch.from_numpy(z).float(), graph, g.standard_normal((C, 8)), np.zeros(C))
+    return graphcal.Outputs.from_logits(torch.from_numpy(z).float(), graph, g.standard_normal((C, 8)), np.zeros(C))
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_facts_from_files_are_those_of_the_calibration(out, fitted, tmp_path, na
     logits, graph = on_disk(out, tmp_path / "g", train)
     found = torch.from_numpy(fitted[name].context(logits, graph).read(EVERYTHING).T)
     seen = out.graph if train else Data(edge_index=out.graph.edge_index, num_nodes=N)
-    expected = fitted[name].context_of(gc.Outputs(out.logits, seen))
+    expected = fitted[name].context_of(graphcal.Outputs(out.logits, seen))
     assert found.shape == expected.shape
     torch.testing.assert_close(found.double(), expected.double(), atol=2e-6, rtol=2e-6, equal_nan=True)
 
@@ -91,7 +91,7 @@ def test_graph_scaling_by_blocks_equals_the_calibration(out, fitted, monkeypatch
     context = calibration.context_of(out)
     context[:200] = torch.nan  # nodes whose neighbourhood is not known
     if without_context:
-        alone = gc.Outputs(out.logits, Data(y=out.graph.y, val_mask=out.graph.val_mask, num_nodes=N))
+        alone = graphcal.Outputs(out.logits, Data(y=out.graph.y, val_mask=out.graph.val_mask, num_nodes=N))
         calibration = CALIBRATORS[name]().fit(alone, on=alone.graph.val_mask)
         context = calibration.context_of(alone)
     expected = calibration.log_probs(out.logits, context).exp().numpy()
@@ -157,7 +157,7 @@ def probabilities(folder):
 )
 def test_scores_equal_those_in_memory(out, fitted, tmp_path, ids, form, edges):
     preds, path, train = written(out, tmp_path / "in", ids, form, edges)
-    saved = gc.save(fitted["graph-scaling"], tmp_path / "c.safetensors")
+    saved = graphcal.save(fitted["graph-scaling"], tmp_path / "c.safetensors")
     stages = []
     score(saved, preds, tmp_path / "out", path, train, progress=lambda stage, done, total: stages.append(stage))
     np.testing.assert_allclose(probabilities(tmp_path / "out"), fitted["graph-scaling"](out).exp(), atol=1e-6)
@@ -183,7 +183,7 @@ def test_an_unknown_end_is_named_and_nothing_is_left(out, fitted, tmp_path, ids,
     (tmp_path / "edges").mkdir()
     path.rename(tmp_path / "edges" / "a.parquet")
     (tmp_path / "more.parquet").rename(tmp_path / "edges" / "b.parquet")
-    saved = gc.save(fitted["rbs"], tmp_path / "c.safetensors")
+    saved = graphcal.save(fitted["rbs"], tmp_path / "c.safetensors")
     with pytest.raises(ValueError, match=rf"2 ends of edges name 1 nodes without a prediction \(first: {shown}\)"):
         score(saved, preds, tmp_path / "out", tmp_path / "edges", train)
     assert not [p for p in (tmp_path / "out").rglob("*") if p.is_file()]
@@ -191,7 +191,7 @@ def test_an_unknown_end_is_named_and_nothing_is_left(out, fitted, tmp_path, ids,
 
 def test_repeated_ids_strange_training_ids_and_missing_columns_are_refused(out, fitted, tmp_path):
     preds, path, _ = written(out, tmp_path / "in", "text")
-    saved = gc.save(fitted["rbs"], tmp_path / "c.safetensors")
+    saved = graphcal.save(fitted["rbs"], tmp_path / "c.safetensors")
     pq.write_table(pa.table({"id": ["n0001", "nobody"]}), tmp_path / "t.parquet")
     with pytest.raises(ValueError, match=r"t\.parquet: 1 ids have no prediction \(first: 'nobody'\)"):
         score(saved, preds, tmp_path / "out", path, tmp_path / "t.parquet")
@@ -208,7 +208,7 @@ def test_repeated_ids_strange_training_ids_and_missing_columns_are_refused(out, 
 def test_a_calibration_that_needs_the_whole_graph_is_refused(out, tmp_path):
     preds, path, _ = written(out, tmp_path / "in", "in order")
     calibration = CALIBRATORS["gats"](epochs=1).fit(out, on=out.graph.val_mask)
-    saved = gc.save(calibration, tmp_path / "c.safetensors")
+    saved = graphcal.save(calibration, tmp_path / "c.safetensors")
     with pytest.raises(
         ValueError, match="needs the whole graph at once and cannot score a table in parts: calibrate the table"
     ):
@@ -249,7 +249,7 @@ scoring.score(*sys.argv[2:], workers=1, progress=waits)
 @pytest.mark.parametrize("stage", ["sorting edges", "reading neighbourhoods", "scoring"])
 def test_killed_while_edges_are_read_or_rows_are_scored_it_goes_on(out, fitted, tmp_path, monkeypatch, stage):
     preds, path, train = written(out, tmp_path / "in", "in order")
-    saved = gc.save(fitted["graph-scaling"], tmp_path / "c.safetensors")
+    saved = graphcal.save(fitted["graph-scaling"], tmp_path / "c.safetensors")
     score(saved, preds, tmp_path / "whole", path, train)
     kill_after(child(WAITS, stage, saved, preds, tmp_path / "out", path, train), 1)
     (left,) = (tmp_path / "out").glob(".graph-*")
@@ -266,7 +266,7 @@ def test_killed_while_edges_are_read_or_rows_are_scored_it_goes_on(out, fitted, 
 
 def test_a_full_disk_is_said_and_leaves_nothing(out, fitted, tmp_path, monkeypatch):
     preds, path, train = written(out, tmp_path / "in", "in order")
-    saved = gc.save(fitted["rbs"], tmp_path / "c.safetensors")
+    saved = graphcal.save(fitted["rbs"], tmp_path / "c.safetensors")
 
     def full(self, first_row, block, first_column=0):
         raise OSError(28, "No space left on device")

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-import graphcal as gc
+import graphcal
 from children import child, kill_after
 from graphcal.methods import CALIBRATORS
 from graphcal.metrics.references import SAMPLE, RowCounts, drift_since, drift_text, reference_summary, sample_keys
@@ -39,8 +39,8 @@ def table(rows=slice(None), first=0):
 def folder(tmp_path_factory):
     """A calibrator and six shards of one table."""
     path = tmp_path_factory.mktemp("scoring")
-    found = gc.calibrate(table().drop(["note"]), Y, calibrator="ts")
-    gc.save(found.calibration, path / "ts.safetensors")
+    found = graphcal.calibrate(table().drop(["note"]), Y, calibrator="ts")
+    graphcal.save(found.calibration, path / "ts.safetensors")
     for k, rows in enumerate(np.array_split(np.arange(len(Z)), 6)):
         (path / "preds").mkdir(exist_ok=True)
         pq.write_table(table(rows), path / "preds" / f"part-{k}.parquet", row_group_size=100)
@@ -57,7 +57,7 @@ def test_rows_ids_and_other_columns_stay(folder, tmp_path):
     assert found["nid"].to_pylist() == list(range(len(Z)))
     added = [*(f"calibrated_prob_{k}" for k in range(5)), "calibrated_prediction", "calibrated_confidence"]
     assert found.column_names == ["nid", "note", *added]
-    scale = float(gc.restore(folder / "ts.safetensors").scale)
+    scale = float(graphcal.restore(folder / "ts.safetensors").scale)
     probs = np.stack([found[f"calibrated_prob_{k}"].to_numpy() for k in range(5)], 1)
     np.testing.assert_allclose(probs, softmax(scale * Z.astype(float)), atol=1e-6)
     assert found["calibrated_prediction"].to_pylist() == Z.argmax(1).tolist()
@@ -137,8 +137,8 @@ def test_killed_three_times_and_resumed_it_gives_the_same_bytes(folder, tmp_path
 
 
 def other_calibrator(folder, tmp_path):
-    found = gc.calibrate(table().drop(["note"]), Y, calibrator="vs")
-    return gc.save(found.calibration, tmp_path / "vs.safetensors")
+    found = graphcal.calibrate(table().drop(["note"]), Y, calibrator="vs")
+    return graphcal.save(found.calibration, tmp_path / "vs.safetensors")
 
 
 def test_a_folder_of_other_files_is_not_overwritten(folder, tmp_path):
@@ -223,19 +223,19 @@ def test_blocks_by_class_equal_the_calibration_itself(name, context):
 
 def test_scar_weights_that_would_change_a_prediction_are_capped_in_blocks():
     out = model_outputs()
-    calibration = gc.SCAR(alpha=5.0, beta=-5.0).fit(out, on=out.graph.val_mask)
+    calibration = graphcal.SCAR(alpha=5.0, beta=-5.0).fit(out, on=out.graph.val_mask)
     probs, pred = calibrated_block(calibration, list(out.logits.numpy().T), calibration.context_of(out).numpy().T)
     np.testing.assert_allclose(probs.T, calibration(out).exp().numpy(), atol=1e-6)
     assert (pred == out.pred.numpy()).all()
 
 
 def test_a_graph_aware_calibrator_scores_with_edges_and_without_a_graph_refuses(tmp_path):
-    out = gc.example(seed=2)
+    out = graphcal.example(seed=2)
     data = out.graph
-    path = gc.export(out, tmp_path / "x")
+    path = graphcal.export(out, tmp_path / "x")
     for name in ("rbs", "scar"):
         calibration = CALIBRATORS[name]().fit(out, on=data.val_mask)
-        saved = gc.save(calibration, tmp_path / f"{name}.safetensors")
+        saved = graphcal.save(calibration, tmp_path / f"{name}.safetensors")
         pq.write_table(pa.table({"id": data.train_mask.nonzero()[:, 0].numpy()}), tmp_path / "train.parquet")
         score(
             saved, path, tmp_path / name, edges=tmp_path / "x" / "edges.parquet", train_ids=tmp_path / "train.parquet"
@@ -309,8 +309,8 @@ def test_a_long_table_in_several_batches_is_scored_as_one(tmp_path):
     """The rows of an id may lie in two record batches of an Arrow file, or in two row groups of a Parquet file."""
     P, Y = softmax(predictions(200, 3)[0].astype(float)), predictions(200, 3)[1]
     rows = {"id": np.repeat(np.arange(200), 3), "class": np.tile(np.arange(3), 200), "prob": P.reshape(-1)}
-    calibration = gc.calibrate(P, Y, kind="probs", calibrator="ts").calibration
-    saved = gc.save(calibration, tmp_path / "ts.safetensors")
+    calibration = graphcal.calibrate(P, Y, kind="probs", calibrator="ts").calibration
+    saved = graphcal.save(calibration, tmp_path / "ts.safetensors")
     calibrated = []
     for name, write in {
         "one.parquet": lambda path: pq.write_table(pa.table(rows), path),

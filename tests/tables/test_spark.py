@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import graphcal as gc
+import graphcal
 from graphcal.tables.scorer import scorer_of
 from graphcal.tables.scoring import score
 
@@ -48,11 +48,11 @@ def test_spark_gives_the_rows_of_the_local_engine(spark, tmp_path):
     (tmp_path / "preds").mkdir()
     for k in range(2):
         pq.write_table(table.slice(500 * k, 500), tmp_path / "preds" / f"part-{k}.parquet")
-    found = gc.calibrate(table.drop(["note"]), y, calibrator="ts")
-    saved = gc.save(found.calibration, tmp_path / "ts.safetensors")
+    found = graphcal.calibrate(table.drop(["note"]), y, calibrator="ts")
+    saved = graphcal.save(found.calibration, tmp_path / "ts.safetensors")
     score(saved, tmp_path / "preds", tmp_path / "local")
     local = pa.concat_tables([pq.read_table(path) for path in sorted((tmp_path / "local").glob("*.parquet"))])
-    scorer = scorer_of(gc.restore(saved), table, "predictions")
+    scorer = scorer_of(graphcal.restore(saved), table, "predictions")
     frame = spark.read.parquet(str(tmp_path / "preds"))
     scored = frame.mapInArrow(scorer.map, from_arrow_schema(scorer.schema(table.schema)))
     scored.write.parquet(str(tmp_path / "spark"))

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
-import graphcal as gc
+import graphcal
 from graphcal.calibrate_table import calibrate_files
 from graphcal.cli import app
 from graphcal.tables.edges import read_edges
@@ -65,7 +65,7 @@ def test_labels_of_minus_one_and_one_are_two_classes_or_refused(tmp_path):
     table = read_table(path, classes="-1,1")
     assert np.array_equal(table.y.numpy(), Y2)
     with pytest.raises(ValueError, match="--classes -1,1"):
-        gc.calibrate(Z2, 2 * Y2 - 1, kind="logits")
+        graphcal.calibrate(Z2, 2 * Y2 - 1, kind="logits")
 
 
 def test_minus_one_is_no_label_where_other_labels_are(tmp_path):
@@ -149,7 +149,7 @@ def test_log_probabilities_must_be_normalised(tmp_path):
 
 def test_logits_that_are_probabilities_are_refused():
     with pytest.raises(ValueError, match="sums to 1, as probabilities do"):
-        gc.calibrate(P, Y, kind="logits")
+        graphcal.calibrate(P, Y, kind="logits")
 
 
 @pytest.mark.parametrize("prefix", ["score_", "p", "", "class_"])
@@ -252,8 +252,8 @@ def test_a_shard_with_one_class_more_is_refused(tmp_path):
     write(tmp_path / "p" / "b.parquet", **first, logit_12=np.zeros(60))
     with pytest.raises(ValueError, match=r"b\.parquet: a column 'logit_12' of scores, which a\.parquet"):
         read_table(tmp_path / "p")
-    calibration = gc.calibrate(Z, Y, kind="logits", calibrator="ts").calibration
-    gc.save(calibration, tmp_path / "c.safetensors")
+    calibration = graphcal.calibrate(Z, Y, kind="logits", calibrator="ts").calibration
+    graphcal.save(calibration, tmp_path / "c.safetensors")
     with pytest.raises(ValueError, match=r"b\.parquet: a column 'logit_12'"):
         score(tmp_path / "c.safetensors", tmp_path / "p", tmp_path / "out")
     assert not (tmp_path / "out" / "b.parquet").exists()
@@ -421,8 +421,8 @@ def test_a_shard_without_rows_is_scored_to_one_that_can_be_read(tmp_path):
     (tmp_path / "p").mkdir()
     pq.write_table(table.slice(0, 0), tmp_path / "p" / "a.parquet")
     pq.write_table(table, tmp_path / "p" / "b.parquet")
-    calibration = gc.calibrate(P, Y, kind="probs", calibrator="ts").calibration
-    gc.save(calibration, tmp_path / "c.safetensors")
+    calibration = graphcal.calibrate(P, Y, kind="probs", calibrator="ts").calibration
+    graphcal.save(calibration, tmp_path / "c.safetensors")
     score(tmp_path / "c.safetensors", tmp_path / "p", tmp_path / "out")
     empty, whole = (pq.read_table(tmp_path / "out" / name) for name in ("a.parquet", "b.parquet"))
     assert empty.num_rows == 0
@@ -436,7 +436,7 @@ def test_a_csv_file_that_changed_in_its_middle_is_scored_again(tmp_path):
     rows = [f"{k},0.{k % 9 + 1}" for k in range(60_000)]
     path = tmp_path / "p.csv"
     path.write_text("id,prob\n" + "\n".join(rows) + "\n")
-    gc.save(gc.calibrate(P2, Y2, kind="probs", calibrator="ts").calibration, tmp_path / "c.safetensors")
+    graphcal.save(graphcal.calibrate(P2, Y2, kind="probs", calibrator="ts").calibration, tmp_path / "c.safetensors")
     score(tmp_path / "c.safetensors", path, tmp_path / "out")
     rows[30_000] = "30000,0.9"
     path.write_text("id,prob\n" + "\n".join(rows) + "\n")
@@ -449,9 +449,11 @@ def test_a_csv_file_that_changed_in_its_middle_is_scored_again(tmp_path):
 
 
 def test_arrays_of_half_precision_and_columns(tmp_path):
-    whole = gc.calibrate(Z2, Y2, kind="logits", calibrator="ts").probs
-    half = gc.calibrate(torch.tensor(Z2).bfloat16(), torch.tensor(Y2)[:, None], kind="logits", calibrator="ts").probs
-    one = gc.calibrate((Z2[:, 1] - Z2[:, 0])[:, None], Y2, kind="logits", calibrator="ts").probs
+    whole = graphcal.calibrate(Z2, Y2, kind="logits", calibrator="ts").probs
+    half = graphcal.calibrate(
+        torch.tensor(Z2).bfloat16(), torch.tensor(Y2)[:, None], kind="logits", calibrator="ts"
+    ).probs
+    one = graphcal.calibrate((Z2[:, 1] - Z2[:, 0])[:, None], Y2, kind="logits", calibrator="ts").probs
     assert np.abs(half.numpy() - whole).max() < 0.02
     assert np.abs(one - whole).max() < 1e-4
 
@@ -467,19 +469,19 @@ def test_arrays_of_half_precision_and_columns(tmp_path):
 )
 def test_rows_to_fit_on_are_a_mask_or_numbers(on, message):
     with pytest.raises(ValueError, match=message):
-        gc.calibrate(Z, Y, kind="logits", on=on)
+        graphcal.calibrate(Z, Y, kind="logits", on=on)
 
 
 def test_edges_are_whole_numbers():
     with pytest.raises(ValueError, match=r"\(2, E\) row numbers"):
-        gc.calibrate(Z, Y, kind="logits", edges=np.stack([IDS, IDS]) + 0.5)
+        graphcal.calibrate(Z, Y, kind="logits", edges=np.stack([IDS, IDS]) + 0.5)
 
 
 def test_labels_in_another_order_of_the_index_are_refused():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(P, columns=[f"prob_{k}" for k in range(C)])
     with pytest.raises(ValueError, match=r"y\.loc\[scores\.index\]"):
-        gc.calibrate(frame, pd.Series(Y).iloc[::-1])
+        graphcal.calibrate(frame, pd.Series(Y).iloc[::-1])
     estimator = CalibratedScores("ts").fit(frame, Y)
     with pytest.raises(ValueError, match="same order"):
         estimator.predict_proba(frame[frame.columns[::-1]])

@@ -11,7 +11,7 @@ import pytest
 import torch
 from sklearn.isotonic import IsotonicRegression
 
-import graphcal as gc
+import graphcal
 from graphcal.cli import main
 from graphcal.methods.graph_scaling import GraphScaled
 from graphcal.methods.isotonic import PositiveCurve
@@ -45,7 +45,7 @@ def test_isotonic_and_platt_undo_a_class_weight_where_labels_are_selected_by_the
     rest = labels < 0
     mean = {}
     for name in ("isotonic", "platt", "auto", "isotonic-keep"):
-        found = gc.calibrate(both(p), labels, calibrator=name, kind="probs")
+        found = graphcal.calibrate(both(p), labels, calibrator=name, kind="probs")
         mean[name] = found.probs[rest, 1].mean()
     rows = found.study.graph.val_mask.numpy()
     curve = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(p[rows], y[rows])
@@ -64,12 +64,12 @@ def staircase(score: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(("curve", "kind"), [(None, Sigmoids), (staircase, PositiveCurve)], ids=["sigmoid", "steps"])
 def test_auto_takes_the_least_cross_validated_nll(curve, kind):
     p, y = scored(weight=12, curve=curve)
-    found = gc.calibrate(both(p), y, kind="probs")
+    found = graphcal.calibrate(both(p), y, kind="probs")
     compared = found.calibration.fitted_on["compared"]
     assert list(compared) == ["graph-scaling", "platt", "isotonic"]
     assert isinstance(found.calibration, kind)
     best = min(compared, key=compared.get)
-    alone = gc.calibrate(both(p), y, calibrator=best, kind="probs")
+    alone = graphcal.calibrate(both(p), y, calibrator=best, kind="probs")
     np.testing.assert_array_equal(found.probs, alone.probs)
     (note,) = [note for note in found.notes if note.startswith("auto chose")]
     assert note.startswith(f"auto chose {best}: cross-validated NLL {compared[best]:.4f} on the fitting rows (")
@@ -80,8 +80,8 @@ def test_auto_takes_the_least_cross_validated_nll(curve, kind):
 def test_auto_reads_no_label_of_a_measured_row():
     p, y = scored(2000, weight=12)
     on = np.arange(len(y)) < 1000
-    first = gc.calibrate(both(p), y, on=on, kind="probs")
-    other = gc.calibrate(both(p), np.where(on, y, 1 - y), on=on, kind="probs")
+    first = graphcal.calibrate(both(p), y, on=on, kind="probs")
+    other = graphcal.calibrate(both(p), np.where(on, y, 1 - y), on=on, kind="probs")
     assert first.calibration.fitted_on["compared"] == other.calibration.fitted_on["compared"]
     np.testing.assert_array_equal(first.probs, other.probs)
 
@@ -89,7 +89,7 @@ def test_auto_reads_no_label_of_a_measured_row():
 def test_auto_compares_beside_edges_too():
     p, y = scored(600, weight=12)
     edges = np.stack([np.arange(600), (np.arange(600) + 1) % 600])
-    found = gc.calibrate(both(p), y, edges=edges, kind="probs")
+    found = graphcal.calibrate(both(p), y, edges=edges, kind="probs")
     assert set(found.calibration.fitted_on["compared"]) == {"graph-scaling", "platt", "isotonic"}
 
 
@@ -99,11 +99,13 @@ def test_auto_is_graph_scaling_with_more_classes_or_few_labels(classes, labelled
     z = rng.standard_normal((400, classes))
     y = (z + rng.gumbel(size=z.shape)).argmax(1)
     y[labelled:] = -1
-    found = gc.calibrate(2 * z, y, kind="logits")
+    found = graphcal.calibrate(2 * z, y, kind="logits")
     assert isinstance(found.calibration, GraphScaled)
     assert "compared" not in found.calibration.fitted_on
     assert not any("auto chose" in note for note in found.notes)
-    np.testing.assert_array_equal(found.probs, gc.calibrate(2 * z, y, calibrator="graph-scaling", kind="logits").probs)
+    np.testing.assert_array_equal(
+        found.probs, graphcal.calibrate(2 * z, y, calibrator="graph-scaling", kind="logits").probs
+    )
 
 
 def test_the_estimator_compares_as_well():
@@ -115,7 +117,9 @@ def test_the_estimator_compares_as_well():
 def test_a_class_weight_is_noted_with_its_size():
     p, y = scored(weight=12)
     notes = [
-        note for note in gc.calibrate(both(p), y, calibrator="platt", kind="probs").notes if "class weight" in note
+        note
+        for note in graphcal.calibrate(both(p), y, calibrator="platt", kind="probs").notes
+        if "class weight" in note
     ]
     assert len(notes) == 1
     assert "of the fitting rows are in it: a class weight of about 1" in notes[0]
@@ -128,7 +132,7 @@ def test_a_class_weight_is_noted_with_its_size():
 def test_no_shift_is_noted_where_there_is_none():
     p, y = scored(weight=1)
     for name in ("ts", "auto"):
-        notes = gc.calibrate(both(p), y, calibrator=name, kind="probs").notes
+        notes = graphcal.calibrate(both(p), y, calibrator=name, kind="probs").notes
         assert not any("class weight" in note or "crosses 50 %" in note for note in notes)
 
 
@@ -172,7 +176,7 @@ def test_a_calibrator_that_keeps_predictions_says_what_it_leaves(name, tmp_path,
 @pytest.mark.parametrize("name", ["isotonic", "isotonic-keep", "platt", "auto"])
 def test_blocks_of_two_classes_equal_the_calibration_itself(name):
     p, y = scored(1000, weight=12)
-    study = gc.calibrate(both(p), y, calibrator=name, kind="probs").study
+    study = graphcal.calibrate(both(p), y, calibrator=name, kind="probs").study
     (*_, fitted), logits = study.fitted.values(), study.outputs[0].logits
     calibration = fitted[0].calibration
     probs, _ = calibrated_block(calibration, list(logits.numpy().T))

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-import graphcal as gc
+import graphcal
 from graphcal.communities import communities
 from graphcal.lab.bench import label_free
 
 
 def test_windows_never_hold_a_labelled_node_and_cut_the_graph_as_named():
-    out = gc.example(3000)
+    out = graphcal.example(3000)
     pool = ~out.graph.train_mask.numpy()
     drawn = list(label_free.cases(out, pool, out.graph.y.numpy(), np.random.default_rng(0)))
     for labelled, windows in drawn:
@@ -19,10 +19,10 @@ def test_windows_never_hold_a_labelled_node_and_cut_the_graph_as_named():
             assert not np.isin(window, labelled).any()
     labelled, windows = drawn[0]
     assert len(labelled) == label_free.LABELS
-    part = communities(gc.structure(out.graph).edge_index, 3000, (1.0,), seed=label_free.OTHER_SEED)[0]
+    part = communities(graphcal.structure(out.graph).edge_index, 3000, (1.0,), seed=label_free.OTHER_SEED)[0]
     regions = [set(part[window].tolist()) for window in windows["region"]]
     assert sum(map(len, regions)) == len(set.union(*regions))  # whole communities
-    degree = gc.structure(out.graph).degree.numpy()
+    degree = graphcal.structure(out.graph).degree.numpy()
     lowest, lower, upper, highest = (degree[window] for window in windows["degree"])
     assert lower.max() <= upper.min()
     assert lowest.max() <= lower.max() <= highest.min()

@@ -99,12 +99,12 @@ def test_a_notebook_escapes_what_a_record_says() -> None:
 def test_a_decision_escapes_the_name_of_its_class() -> None:
     import torch
 
-    import graphcal as gc
+    import graphcal
 
     evil = "<img src=x onerror=alert(1)>"
     log_probs = torch.tensor([[0.05, 0.95], [0.9, 0.1]]).log().repeat(500, 1)
     y, certify = log_probs.argmax(1), torch.arange(1000) % 4 < 2
-    decision = gc.decide(log_probs, y, certify=certify, positive=evil, names=["fine", evil])
+    decision = graphcal.decide(log_probs, y, certify=certify, positive=evil, names=["fine", evil])
     assert decision.num_approved == 250
     assert "<img" not in decision._repr_html_()
     assert "&lt;img" in decision._repr_html_()

@@ -1,12 +1,12 @@
 import pytest
 import torch
 
-import graphcal as gc
+import graphcal
 from graphcal.lab.shift.new_nodes import arrivals
 
 
 def coming(seed=0, **settings):
-    data = gc.lab.synthetic(600, seed=1, **settings)
+    data = graphcal.lab.synthetic(600, seed=1, **settings)
     data.place = torch.arange(600)  # its number before
     return data, arrivals(data, torch.Generator().manual_seed(seed))
 
@@ -47,7 +47,7 @@ def test_the_generator_decides_who_comes_when():
 
 
 def test_too_few_nodes_are_refused():
-    data = gc.lab.synthetic(600, seed=1)
+    data = graphcal.lab.synthetic(600, seed=1)
     data.test_mask = torch.zeros(600, dtype=torch.bool)
     data.test_mask[5] = True
     with pytest.raises(ValueError, match="1 test nodes cannot arrive in 5 waves"):

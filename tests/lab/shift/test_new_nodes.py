@@ -2,12 +2,12 @@ import json
 
 import pytest
 
-import graphcal as gc
+import graphcal
 from graphcal.lab.shift import new_nodes as module
 from graphcal.lab.shift.new_nodes import inductive
 
-METHODS = {name: gc.CALIBRATORS[name]() for name in ("none", "ts", "scar")}
-SHORT = gc.lab.Training(epochs=15, hidden_channels=16)
+METHODS = {name: graphcal.CALIBRATORS[name]() for name in ("none", "ts", "scar")}
+SHORT = graphcal.lab.Training(epochs=15, hidden_channels=16)
 
 
 def rows_of(rows, **labels):
@@ -16,7 +16,7 @@ def rows_of(rows, **labels):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    data = gc.lab.synthetic(800, degree=12, feature_signal=0.4, seed=0)
+    data = graphcal.lab.synthetic(800, degree=12, feature_signal=0.4, seed=0)
     folder = tmp_path_factory.mktemp("kept")
     return data, folder, inductive(data, training=SHORT, seeds=[0, 1], methods=METHODS, folder=folder)
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch.nn.functional import nll_loss
 
-import graphcal as gc
+import graphcal
 from conftest import random_graph
 from graphcal.lab.training.cross_fitting import cross_fit
 from graphcal.methods import GraphScaling, TemperatureScaling
 
-TRAINING = gc.lab.Training(epochs=30, hidden_channels=8, patience=None)
+TRAINING = graphcal.lab.Training(epochs=30, hidden_channels=8, patience=None)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_every_labelled_node_is_judged_once_by_a_replica_that_did_not_see_it(dat
 
 @pytest.mark.parametrize("mask", ["train_mask", "val_mask"])
 def test_a_nodes_own_label_does_not_change_what_is_said_of_it(data, mask):
-    training = gc.lab.Training(epochs=30, hidden_channels=8, patience=5)  # the validation nodes choose the epoch
+    training = graphcal.lab.Training(epochs=30, hidden_channels=8, patience=5)  # the validation nodes choose the epoch
     node = int(data[mask].nonzero()[7])
     other = data.clone()
     other.y = data.y.clone()
@@ -43,14 +43,16 @@ def test_a_nodes_own_label_does_not_change_what_is_said_of_it(data, mask):
     # the same folds: they are dealt by class, so the relabelled graph is trained with those of the first
     unseen = first.on.view(3, -1)
     k = int(unseen[:, node].nonzero())
-    replica = gc.lab.training.Replica(0, train_mask=data.train_mask & ~unseen[k], val_mask=data.val_mask & ~unseen[k])
-    (again,) = gc.lab.training.train_replicas(other, "gcn", training, [replica])
+    replica = graphcal.lab.training.Replica(
+        0, train_mask=data.train_mask & ~unseen[k], val_mask=data.val_mask & ~unseen[k]
+    )
+    (again,) = graphcal.lab.training.train_replicas(other, "gcn", training, [replica])
     said = first.outputs.logits.view(3, data.num_nodes, -1)[k, node]
     torch.testing.assert_close(again.outputs.logits[node], said, atol=1e-4, rtol=1e-4)
 
 
 def test_a_calibration_fitted_on_it_serves_the_whole_model(data):
-    run = gc.lab.train(data, training=TRAINING, seeds=[0])[0]
+    run = graphcal.lab.train(data, training=TRAINING, seeds=[0])[0]
     found = cross_fit(data, training=TRAINING, folds=4)
     test = data.test_mask
     before = nll_loss(run.outputs.logits.log_softmax(-1)[test], data.y[test])
@@ -58,7 +60,7 @@ def test_a_calibration_fitted_on_it_serves_the_whole_model(data):
         after = nll_loss(recipe.fit(found.outputs, on=found.on)(run.outputs)[test], data.y[test])
         assert after < before
     with pytest.raises(ValueError, match="SCAR needs the final layer"):
-        gc.SCAR().fit(found.outputs, on=found.on)
+        graphcal.SCAR().fit(found.outputs, on=found.on)
 
 
 def test_folds_must_be_filled(data):

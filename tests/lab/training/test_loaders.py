@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 from torch_geometric.nn.models import GraphSAGE
 
-import graphcal as gc
+import graphcal
 from graphcal.graphs import sparse_csr
 from graphcal.lab.training import NeighborSampler, loaders
 from graphcal.lab.training.loaders import draw_distinct, draw_entries, neighbours_by_target, sample
@@ -20,7 +20,7 @@ def test_examples_say_what_happens():
 
 
 def test_a_pyg_model_on_whole_neighbourhoods_gives_the_outputs_of_the_whole_graph():
-    data = gc.lab.synthetic(600, seed=0)
+    data = graphcal.lab.synthetic(600, seed=0)
     torch.manual_seed(0)
     model = GraphSAGE(data.num_features, 16, 2, data.num_classes).eval()
     with torch.no_grad():
@@ -32,7 +32,7 @@ def test_a_pyg_model_on_whole_neighbourhoods_gives_the_outputs_of_the_whole_grap
 
 
 def test_batches_carry_their_part_of_everything():
-    data = gc.lab.synthetic(500, seed=1)
+    data = graphcal.lab.synthetic(500, seed=1)
     data.edge_weight = torch.arange(data.num_edges).float()
     loader = NeighborSampler(data, (4, 2), batch_size=64, input_nodes=data.test_mask)
     assert len(loader) == len(list(loader)) == -(-int(data.test_mask.sum()) // 64)
@@ -47,7 +47,7 @@ def test_batches_carry_their_part_of_everything():
 
 
 def test_every_input_node_is_a_seed_once_in_a_pass_and_passes_differ():
-    data = gc.lab.synthetic(500, degree=20, seed=1)
+    data = graphcal.lab.synthetic(500, degree=20, seed=1)
     loader = NeighborSampler(data, (3,), batch_size=64, shuffle=True, generator=torch.Generator().manual_seed(4))
     first, second = (list(loader) for _ in range(2))
     for batches in (first, second):
@@ -59,7 +59,7 @@ def test_every_input_node_is_a_seed_once_in_a_pass_and_passes_differ():
 
 
 def test_sparse_features_come_as_plain_rows():
-    data = gc.lab.synthetic(400, seed=2)
+    data = graphcal.lab.synthetic(400, seed=2)
     sparse = data.clone()
     with sparse_csr():
         sparse.x = data.x.to_sparse_csr()
@@ -68,7 +68,7 @@ def test_sparse_features_come_as_plain_rows():
 
 
 def test_what_cannot_be_sampled_is_refused():
-    data = gc.lab.synthetic(400, seed=0)
+    data = graphcal.lab.synthetic(400, seed=0)
     with pytest.raises(ValueError, match="0 is neither a number of neighbours nor -1"):
         NeighborSampler(data, (5, 0))
     with pytest.raises(ValueError, match="batch_size must be at least 1"):

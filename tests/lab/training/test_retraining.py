@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import nll_loss
 
-import graphcal as gc
+import graphcal
 from conftest import random_graph
 from graphcal.core import hide_test_labels
 from graphcal.lab.bench.expansion import SlotSettings, make_cells
@@ -38,7 +38,7 @@ def test_probabilities_are_the_mean_of_tempered_replicas_trained_without_their_f
 
 
 def test_validation_labels_train_better_than_they_calibrate(data):
-    run = gc.lab.train(data, training=TRAINING, seeds=[0])[0]
+    run = graphcal.lab.train(data, training=TRAINING, seeds=[0])[0]
     calibrated = TemperatureScaling().fit(run.outputs, on=data.val_mask)(run.outputs)
     again = retrain(data, training=TRAINING).logits
     test = data.test_mask
@@ -47,7 +47,7 @@ def test_validation_labels_train_better_than_they_calibrate(data):
 
 def test_test_labels_are_not_read_and_the_row_of_the_bench_is_the_same(data):
     expected = retrain(data, training=TRAINING, folds=3, seed=1).logits
-    out = gc.lab.train(data, training=TRAINING, seeds=[0])[0].outputs
+    out = graphcal.lab.train(data, training=TRAINING, seeds=[0])[0].outputs
     hidden = type(out)(out.logits, hide_test_labels(data))
     row = Retraining(training=asdict(TRAINING), folds=3, seed=1).fit(hidden, on=data.val_mask)
     assert torch.equal(row(out), expected)

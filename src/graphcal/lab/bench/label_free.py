@@ -148,11 +148,11 @@ def quarters(degree: Array) -> list[Array]:
 
 def rows_of(graph: str, split: int, mode: str) -> Iterator[dict[str, Any]]:
     """Every window of a graph, with graph scaling that keeps predictions or not."""
-    import graphcal as gc
+    import graphcal
     from graphcal.lab.training import Training
 
-    data = gc.lab.load(graph, "per-class", split=split)
-    out = gc.lab.train(data, "gcn", Training(epochs=EPOCHS, patience=50), seeds=[split])[0].outputs
+    data = graphcal.lab.load(graph, "per-class", split=split)
+    out = graphcal.lab.train(data, "gcn", Training(epochs=EPOCHS, patience=50), seeds=[split])[0].outputs
     y, rng = data.y.numpy(), np.random.default_rng(split)
     for labelled, windows in cases(out, (data.val_mask | data.test_mask).numpy(), y, rng):
         seen = copy(out.graph)
