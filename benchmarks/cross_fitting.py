@@ -4,7 +4,8 @@
     python benchmarks/cross_fitting.py --write results     # and writes cross-fitting.md
 
 Validation nodes chose the epoch, so they are a little too good to calibrate on. `graphcal.lab.cross_fit` predicts every
-labelled node by a replica that used it neither to train nor to stop; what is fitted there is applied to the model trained on everything.
+labelled node by a replica that used it neither to train nor to stop; what is fitted there is applied to the
+model trained on everything.
 """
 
 from __future__ import annotations

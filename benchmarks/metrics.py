@@ -171,8 +171,8 @@ def scale_page(evaluated: dict[int, Any], fitted: dict[int, Any]) -> str:
     lines = [
         "# Measuring and fitting against the number of nodes", "", "![cost against size](scale-metrics.svg)", "",
         f"`graphcal.evaluate(log_probs, y, mask, graph)` with everything on, {CLASSES} classes, six directed edges per node.",
-        "*Seconds* are wall seconds, which other work on the machine lengthens; *core seconds* are those of all cores together. *GB* is",
-        "the most memory beyond inputs and graph. *Growth*: core seconds divided by those of half as many nodes.", "",
+        "*Seconds* are wall seconds, which other work on the machine lengthens; *core seconds* are those of all cores together.",
+        "*GB* is the most memory beyond inputs and graph. *Growth*: core seconds divided by those of half as many nodes.", "",
         *rows_of("nodes", evaluated), "", "## SCAR().fit", "", *rows_of("validation nodes", fitted),
     ]  # fmt: skip
     load = os.getloadavg()[0]
