@@ -292,7 +292,7 @@ def debian_windows(seed: int, fit_on: str = "debian-bullseye", later: str = "deb
     order = rng.permutation(len(old["labels"]))
     train = order[:6000]
     fresh = np.flatnonzero(~np.isin(new["names"], old["names"][train]))
-    known = np.isin(new["names"][fresh], old["names"])
+    in_old = np.isin(new["names"][fresh], old["names"])
     for section in DEBIAN:
         is_old, is_new = (one["labels"] == list(one["class_names"]).index(section) for one in (old, new))
         model = LogisticRegression(class_weight="balanced", C=0.3, max_iter=200).fit(old["x"][train], is_old[train])
@@ -301,7 +301,7 @@ def debian_windows(seed: int, fit_on: str = "debian-bullseye", later: str = "deb
         options = {"training": training, "kind": "logits", "random_draw": True}
         queue = graphcal.alerts(model.decision_function(old["x"]), y, capacity=1500, **options)
         rows, parts = np.arange(len(fresh)), rng.integers(0, 10, len(fresh))
-        windows = {"all": rows, "new packages": rows[~known], "packages of bullseye": rows[known]}
+        windows = {"all": rows, "new packages": rows[~in_old], "packages of bullseye": rows[in_old]}
         windows |= {f"random tenth {k}": rows[parts == k] for k in range(10)}
         odds = model.decision_function(new["x"][fresh])
         yield from later_windows(f"Debian, {section}", seed, queue, odds, is_new[fresh], windows)
@@ -339,17 +339,17 @@ def comparison_lines(records: list[Record]) -> Iterator[str]:
             if name != table:
                 continue
             true, stated = [r["true"] for r in group], [r["stated"] for r in group]
-            said = stated[0] is not None
-            error = [abs(s - t) for s, t in zip(stated, true)] if said else []
+            has_estimate = stated[0] is not None
+            error = [abs(s - t) for s, t in zip(stated, true)] if has_estimate else []
             banded = [r for r in group if r["low"] is not None]
             kept = [r["low"] <= r["true"] <= r["high"] for r in banded]
             promised = [r for r in group if r["promised_rows"]]
             broken = [r["promised_true"] < TARGET for r in promised]
             cells = [
                 tool,
-                f"{100 * fmean(stated):.1f} %" if said else "–",
-                f"{100 * fmean(true):.1f} %" if said else "–",
-                f"{100 * fmean(error):.1f}" if said else "–",
+                f"{100 * fmean(stated):.1f} %" if has_estimate else "–",
+                f"{100 * fmean(true):.1f} %" if has_estimate else "–",
+                f"{100 * fmean(error):.1f}" if has_estimate else "–",
                 f"{sum(kept)} of {len(kept)}" if banded else "no interval",
                 f"{100 * median(r['high'] - r['low'] for r in banded):.0f}" if banded else "–",
                 f"{len(promised)} of {len(group)}",

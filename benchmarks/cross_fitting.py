@@ -38,7 +38,7 @@ def scores(calibration: graphcal.Calibration, out: Outputs) -> tuple[float, floa
 
 def measure(graph: str, protocol: str, recipe: str, splits: range) -> dict[str, tuple[float, float]]:
     """Means over splits, by method and what it was fitted on."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    scored: dict[str, list[tuple[float, float]]] = {}
     for split in splits:
         data = graphcal.lab.load(graph, protocol, split=split)
         training = published(recipe, "gcn", graph).training
@@ -49,35 +49,35 @@ def measure(graph: str, protocol: str, recipe: str, splits: range) -> dict[str, 
                 "validation": (out, data.val_mask),
                 "cross-fit": (crossed.outputs, crossed.on),
             }.items():
-                found.setdefault(f"{name}, {where}", []).append(scores(method.fit(fitted_on, on=nodes), out))
-    return {name: (fmean(x for x, _ in values), fmean(x for _, x in values)) for name, values in found.items()}
+                scored.setdefault(f"{name}, {where}", []).append(scores(method.fit(fitted_on, on=nodes), out))
+    return {name: (fmean(x for x, _ in values), fmean(x for _, x in values)) for name, values in scored.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--write", type=Path, help="folder for cross-fitting.md")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     names = [f"{name}, {where}" for name in METHODS for where in ("validation", "cross-fit")]
     lines = [
         "# Cross-fitting",
         "",
         "NLL / ECE % on test nodes. Validation: fitted on the validation nodes, which also chose the epoch. Cross-fit: on",
         "every labelled node, training nodes too, each predicted by one of five replicas that did not see it",
-        f"(`graphcal.lab.cross_fit`), and applied to the model trained on everything. GCN, means over {asked.splits} splits.",
+        f"(`graphcal.lab.cross_fit`), and applied to the model trained on everything. GCN, means over {options.splits} splits.",
         "",
         "| graph | protocol | " + " | ".join(names) + " |",
         "| --- | --- |" + " ---: |" * len(names),
     ]
     for graph, protocol, recipe in SETTINGS:
         first = 10 if protocol == "per-class" else 5
-        found = measure(graph, protocol, recipe, range(first, first + asked.splits))
-        cells = " | ".join(f"{found[name][0]:.4f} / {found[name][1]:.2f}" for name in names)
+        means = measure(graph, protocol, recipe, range(first, first + options.splits))
+        cells = " | ".join(f"{means[name][0]:.4f} / {means[name][1]:.2f}" for name in names)
         lines.append(f"| {graph} | {protocol} | {cells} |")
         print(lines[-1], flush=True)
     lines += ["", "Made by `python benchmarks/cross_fitting.py --write results`.", ""]
-    if asked.write:
-        write_atomically(asked.write / "cross-fitting.md", "\n".join(lines))
+    if options.write:
+        write_atomically(options.write / "cross-fitting.md", "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def records_of(graph: str, methods: tuple[str, ...]) -> list[dict[str, Any]]:
     recipes = {name: graphcal.CALIBRATORS[name]() for name in methods}
     study = Study.of([run.outputs for run in runs], recipes, on=data.val_mask)
     pool = ~data.train_mask & ~data.val_mask & (data.y >= 0)
-    found = []
+    records = []
     for seed in range(SEEDS):
         for draw in range(DRAWS):
             certify = np.zeros(int(pool.sum()), bool)
@@ -79,10 +79,10 @@ def records_of(graph: str, methods: tuple[str, ...]) -> list[dict[str, Any]]:
                     row = {"graph": graph, "method": name, "target": target, "seed": seed, "draw": draw}
                     row |= {"labels": int(certify.sum()), "nodes": int((~certify).sum()), "error": float(wrong.mean())}
                     for rule in RULES:
-                        chosen = decided(rule, conf, wrong, certify, target)
-                        row[rule] = [int(chosen.sum()), int(wrong[chosen].sum())]
-                    found.append(row)
-    return found
+                        approved = decided(rule, conf, wrong, certify, target)
+                        row[rule] = [int(approved.sum()), int(wrong[approved].sum())]
+                    records.append(row)
+    return records
 
 
 def run(out: Path, graphs: tuple[str, ...], methods: tuple[str, ...]) -> None:
@@ -95,8 +95,8 @@ def run(out: Path, graphs: tuple[str, ...], methods: tuple[str, ...]) -> None:
         started = time.perf_counter()
         rows = records_of(graph, missing)
         for name in missing:
-            own = "".join(json.dumps(row) + "\n" for row in rows if row["method"] == name)
-            write_atomically(out / f"{graph}-{name}.jsonl", own)
+            lines = "".join(json.dumps(row) + "\n" for row in rows if row["method"] == name)
+            write_atomically(out / f"{graph}-{name}.jsonl", lines)
         print(f"{graph}: {len(rows)} records in {time.perf_counter() - started:.0f} s", flush=True)
 
 
@@ -156,11 +156,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of the records")
     parser.add_argument("--graphs", default=",".join(GRAPHS))
     parser.add_argument("--methods", default=",".join(METHODS))
-    asked = parser.parse_args()
-    if asked.job == "run":
-        run(asked.out, tuple(asked.graphs.split(",")), tuple(asked.methods.split(",")))
+    options = parser.parse_args()
+    if options.job == "run":
+        run(options.out, tuple(options.graphs.split(",")), tuple(options.methods.split(",")))
     else:
-        print(HEAD.format(draws=SEEDS * DRAWS, labels=LABELS, seeds=SEEDS) + table(asked.out))
+        print(HEAD.format(draws=SEEDS * DRAWS, labels=LABELS, seeds=SEEDS) + table(options.out))
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def run(name: str, source: Path, out: Path, calibrator: Path, workers: int) -> N
     duckdb.sql(f"COPY ({SQL[name]}) TO '{out}' (FORMAT parquet, PER_THREAD_OUTPUT)")
 
 
-def markdown(found: list[dict[str, Any]]) -> list[str]:
+def markdown(results: list[dict[str, Any]]) -> list[str]:
     """How many times faster scoring is, for every query, and the queries."""
     lines = [
         "## Against DuckDB",
@@ -68,7 +68,7 @@ def markdown(found: list[dict[str, Any]]) -> list[str]:
         "| SQL | rows | DuckDB, s | score, s | DuckDB / score | five times? | by the clock: DuckDB / score | DuckDB / copy |",
         "|---|---:|---:|---:|---:|---|---:|---:|",
     ]
-    for one in found:
+    for one in results:
         for name in LAYOUTS[one["layout"]]:
             if name in one:
                 theirs, ours = one[name]["cpu"], one["score"]["cpu"]

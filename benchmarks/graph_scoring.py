@@ -49,8 +49,8 @@ def write_graph(folder: Path, nodes: int, ids: str) -> None:
     for k, first in enumerate(range(0, nodes, SHARD)):
         n = min(SHARD, nodes - first)
         block = np.roll(z, 7919 * k, axis=1)[:, :n]
-        own = {"id": id_of(np.arange(first, first + n), nodes, ids)}
-        table = pa.table(own | {f"logit_{c}": block[c] for c in range(CLASSES)})
+        columns = {"id": id_of(np.arange(first, first + n), nodes, ids)}
+        table = pa.table(columns | {f"logit_{c}": block[c] for c in range(CLASSES)})
         pq.write_table(table, folder / "preds" / f"part-{k:05d}.parquet", row_group_size=1 << 17, use_dictionary=False)
         for half in range(2):  # in two files: a writer of edges needs memory too
             ends = [id_of(rng.integers(nodes, size=n * DEGREE // 2), nodes, ids) for _ in range(2)]
@@ -116,9 +116,9 @@ def measured(nodes: int, ids: str, folder: Path, calibrator: Path, workers: int)
     done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
     shutil.rmtree(source)
     shutil.rmtree(out)
-    found = {"nodes": nodes, "edges": nodes * DEGREE, "ids": ids, **json.loads(done.stdout.splitlines()[-1])}
-    print(json.dumps(found), file=sys.stderr, flush=True)
-    return found
+    result = {"nodes": nodes, "edges": nodes * DEGREE, "ids": ids, **json.loads(done.stdout.splitlines()[-1])}
+    print(json.dumps(result), file=sys.stderr, flush=True)
+    return result
 
 
 def compare(rows: list[int], ids: list[str], folder: Path, workers: int) -> list[dict[str, Any]]:
@@ -126,7 +126,7 @@ def compare(rows: list[int], ids: list[str], folder: Path, workers: int) -> list
     return [measured(n, i, folder, folder / "graph-scaling.safetensors", workers) for i in ids for n in rows]
 
 
-def markdown(found: list[dict[str, Any]]) -> list[str]:
+def markdown(results: list[dict[str, Any]]) -> list[str]:
     lines = [
         "## With edges",
         "",
@@ -138,7 +138,7 @@ def markdown(found: list[dict[str, Any]]) -> list[str]:
         "| ids | nodes | edges | seconds | processor s | nodes per processor s | peak MB |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
-    for one in found:
+    for one in results:
         lines.append(
             f"| {one['ids']} | {one['nodes']:,} | {one['edges']:,} | {one['seconds']:.0f} | {one['cpu']:.0f} | "
             f"{one['nodes'] / one['cpu']:,.0f} | {one['peak_mb']:.0f} |"
@@ -161,8 +161,8 @@ def main() -> None:
         print(json.dumps(run_once(args.one, args.out, args.calibrator, args.workers)))
         return
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        found = compare([int(1e6 * r) for r in args.rows], args.ids, Path(folder), args.workers)
-    print(json.dumps(found) if args.json else "\n".join(markdown(found)))
+        results = compare([int(1e6 * r) for r in args.rows], args.ids, Path(folder), args.workers)
+    print(json.dumps(results) if args.json else "\n".join(markdown(results)))
 
 
 if __name__ == "__main__":

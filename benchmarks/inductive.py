@@ -32,17 +32,17 @@ Means over {seeds} seeds, which also draw who is new. Accuracy and ECE (20 bins)
 def table(rows: list[dict[str, object]]) -> list[str]:
     by_place: dict[str, dict[str, dict[str, float]]] = {}
     for row in rows:
-        place = f"wave {row['wave']}" if row["shift"] == "wave" else f"fan-out {row['fanout']}, {row['way']}"
-        place = "all neighbours" if row.get("fanout") == "all" else place
-        by_place.setdefault(place, {})[str(row["method"])] = row  # type: ignore[assignment]
+        label = f"wave {row['wave']}" if row["shift"] == "wave" else f"fan-out {row['fanout']}, {row['way']}"
+        label = "all neighbours" if row.get("fanout") == "all" else label
+        by_place.setdefault(label, {})[str(row["method"])] = row  # type: ignore[assignment]
     heads = [f"{short} {name}" for short in ("NLL", "ECE") for name in METHODS]
     lines = [f"| | accuracy | with graph-scaling | {' | '.join(heads)} |", "|---" * (len(heads) + 3) + "|"]
-    for place, found in by_place.items():
-        nll = [f"{found[m]['nll']:.3f}" for m in METHODS]
+    for label, by_method in by_place.items():
+        nll = [f"{by_method[m]['nll']:.3f}" for m in METHODS]
         nll = [f"**{value}**" if value == min(nll) else value for value in nll]
-        ece = [f"{100 * found[m]['ece']:.1f}" for m in METHODS]
-        accuracy = [f"{100 * found[m]['accuracy']:.1f}" for m in ("none", "graph-scaling")]
-        lines.append(f"| {' | '.join([place, *accuracy, *nll, *ece])} |")
+        ece = [f"{100 * by_method[m]['ece']:.1f}" for m in METHODS]
+        accuracy = [f"{100 * by_method[m]['accuracy']:.1f}" for m in ("none", "graph-scaling")]
+        lines.append(f"| {' | '.join([label, *accuracy, *nll, *ece])} |")
     return lines
 
 

@@ -78,7 +78,7 @@ def measure(rows: int, classes: int, bins: int, repeats: int) -> dict[str, Any]:
     ece(small, small_y, bins)  # first calls load code
     log_probs, y = made(rows, classes)
     seconds, ours = timed(lambda: ece(log_probs, y, bins), repeats)
-    found = {
+    result = {
         "rows": rows,
         "classes": classes,
         "bins": bins,
@@ -94,7 +94,7 @@ def measure(rows: int, classes: int, bins: int, repeats: int) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         netcal_seconds, theirs = timed(lambda: ECE(bins).measure(probs, labels), 1)
-    return found | {
+    return result | {
         "netcal_seconds": netcal_seconds,
         "netcal_ece": float(theirs),
         "times_faster": netcal_seconds / seconds,
@@ -107,8 +107,8 @@ def measure(rows: int, classes: int, bins: int, repeats: int) -> dict[str, Any]:
 def graph_of(nodes: int, y: torch.Tensor, labelled: int) -> Data:
     """Three random edges per node in both directions; the first nodes train, the next are for validation, the rest is test."""
     g = torch.Generator().manual_seed(1)
-    edges, place = torch.randint(nodes, (2, 3 * nodes), generator=g), torch.arange(nodes)
-    masks = {"train_mask": place < nodes // 100, "test_mask": place >= nodes // 100 + labelled}
+    edges, number = torch.randint(nodes, (2, 3 * nodes), generator=g), torch.arange(nodes)
+    masks = {"train_mask": number < nodes // 100, "test_mask": number >= nodes // 100 + labelled}
     masks["val_mask"] = ~(masks["train_mask"] | masks["test_mask"])
     return Data(edge_index=torch.cat([edges, edges.flip(0)], 1), y=y, num_nodes=nodes, **masks)
 
@@ -152,16 +152,16 @@ def one_size(what: str, size: int) -> dict[str, float]:
 def in_own_process(what: str, size: int) -> dict[str, float]:
     command = [sys.executable, __file__, "--one", what, "--rows", str(size)]
     calm = {**os.environ, "OMP_WAIT_POLICY": "passive"}  # threads that wait do not count as work
-    found: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, env=calm).stdout)
-    print(what, size, found, flush=True)
-    return found
+    result: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, env=calm).stdout)
+    print(what, size, result, flush=True)
+    return result
 
 
-def rows_of(title: str, found: dict[int, Any]) -> list[str]:
+def rows_of(title: str, results: dict[int, Any]) -> list[str]:
     """One table, a row per size."""
     lines = [f"| {title} | seconds | core seconds | growth | GB |", "|---|---|---|---|---|"]
-    for n, m in found.items():
-        grown = f"{m['cores'] / found[n // 2]['cores']:.2f}" if n // 2 in found else "–"
+    for n, m in results.items():
+        grown = f"{m['cores'] / results[n // 2]['cores']:.2f}" if n // 2 in results else "–"
         lines.append(f"| {n:,} | {m['wall']:.1f} | {m['cores']:.1f} | {grown} | {m['gb']:.2f} |")
     return lines
 
@@ -184,12 +184,12 @@ def scale_page(evaluated: dict[int, Any], fitted: dict[int, Any]) -> str:
 
 def draw_scale(evaluated: dict[int, Any], fitted: dict[int, Any]) -> str:
     figure, axes = panels(1, 3)
-    for ax, found, key, title in (
+    for ax, results, key, title in (
         (axes[0, 0], evaluated, "cores", "evaluate: core seconds"),
         (axes[0, 1], evaluated, "gb", "evaluate: GB beyond the inputs"),
         (axes[0, 2], fitted, "cores", "SCAR().fit: core seconds"),
     ):
-        ax.plot(list(found), [m[key] for m in found.values()], "o-")
+        ax.plot(list(results), [m[key] for m in results.values()], "o-")
         ax.set_title(title, fontsize=9)
         ax.set_xlabel("nodes")
         ax.set_xlim(0)
@@ -221,18 +221,18 @@ def main() -> None:
     if args.one:
         print(json.dumps(one_size(args.one, args.rows)))
         return
-    found = measure(args.rows, args.classes, args.bins, args.repeats)
+    result = measure(args.rows, args.classes, args.bins, args.repeats)
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(result))
         return
-    print(f"{found['rows']:,} rows, {found['classes']} classes, {found['bins']} bins, {found['threads']} threads")
+    print(f"{result['rows']:,} rows, {result['classes']} classes, {result['bins']} bins, {result['threads']} threads")
     print(
-        f"graphcal ece    {found['graphcal_seconds']:8.2f} s   ECE {found['ece']:.8f}   "
-        f"memory {found['graphcal_memory_mb']:.1f} MB"
+        f"graphcal ece    {result['graphcal_seconds']:8.2f} s   ECE {result['ece']:.8f}   "
+        f"memory {result['graphcal_memory_mb']:.1f} MB"
     )
-    print(f"netcal ECE      {found['netcal_seconds']:8.2f} s   ECE {found['netcal_ece']:.8f}")
-    print(f"memory at a tenth of the rows: {found['memory_mb_at_a_tenth']:.1f} MB")
-    print(f"graphcal is {found['times_faster']:.1f} times faster")
+    print(f"netcal ECE      {result['netcal_seconds']:8.2f} s   ECE {result['netcal_ece']:.8f}")
+    print(f"memory at a tenth of the rows: {result['memory_mb_at_a_tenth']:.1f} MB")
+    print(f"graphcal is {result['times_faster']:.1f} times faster")
 
 
 if __name__ == "__main__":

@@ -136,12 +136,12 @@ def save_calibrator(path: Path, layout: str) -> None:
     import graphcal
     from graphcal.methods.temperature import Temperature
 
-    known = {"kind": "logits", "digits": None, "classes": [str(c) for c in range(CLASSES)], "form": layout}
-    graphcal.save(Temperature(scale=torch.tensor([0.7]), num_classes=CLASSES, fitted_on={"table": known}), path)
+    facts = {"kind": "logits", "digits": None, "classes": [str(c) for c in range(CLASSES)], "form": layout}
+    graphcal.save(Temperature(scale=torch.tensor([0.7]), num_classes=CLASSES, fitted_on={"table": facts}), path)
 
 
 def compare(rows: list[int], layouts: list[str], folder: Path, workers: int, repeats: int) -> list[dict[str, Any]]:
-    found = []
+    results = []
     for layout in layouts:
         calibrator = folder / f"{layout}.safetensors"
         save_calibrator(calibrator, layout)
@@ -155,12 +155,12 @@ def compare(rows: list[int], layouts: list[str], folder: Path, workers: int, rep
                 names += ["copy-defaults", *duckdb_softmax.LAYOUTS[layout]]
             one = {name: measured(name, source, folder, calibrator, workers, repeats) for name in names}
             shutil.rmtree(source)
-            found.append({"layout": layout, "rows": count, **one})
+            results.append({"layout": layout, "rows": count, **one})
             print(f"{layout} {count:,}: " + json.dumps(one), file=sys.stderr, flush=True)
-    return found
+    return results
 
 
-def markdown(found: list[dict[str, Any]], workers: int, rows: list[float]) -> list[str]:
+def markdown(results: list[dict[str, Any]], workers: int, rows: list[float]) -> list[str]:
     shown = " ".join(f"{r:g}" for r in rows)
     lines = [
         "# Scoring against its limit",
@@ -175,7 +175,7 @@ def markdown(found: list[dict[str, Any]], workers: int, rows: list[float]) -> li
         "| layout | rows | score, s | processor s | / copy | / copy, unsynced | / copy, defaults | million rows / s | peak MB |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for one in found:
+    for one in results:
         seconds, cpu = one["score"]["seconds"], one["score"]["cpu"]
         ratios = [ratio(one, name) for name in ("copy", "copy-unsynced", "copy-defaults")]
         lines.append(
@@ -189,7 +189,7 @@ def markdown(found: list[dict[str, Any]], workers: int, rows: list[float]) -> li
         "",
         "![processor seconds and memory against rows](scale.svg)",
         "",
-        *duckdb_softmax.markdown(found),
+        *duckdb_softmax.markdown(results),
     ]
 
 
@@ -205,13 +205,13 @@ def ratio(one: dict[str, Any], name: str) -> str:
     return f"{clock:.2f} × ({cpu:.2f})"
 
 
-def picture(found: list[dict[str, Any]], graph: list[dict[str, Any]]) -> str:
+def picture(results: list[dict[str, Any]], graph: list[dict[str, Any]]) -> str:
     """Processor seconds and peak memory against rows."""
     from graphcal.plots import panels, svg
 
     figure, axes = panels(1, 2, 4.2)
     for layout, line in zip(LAYOUTS[:2], ("-", "--")):
-        of = [one for one in found if one["layout"] == layout]
+        of = [one for one in results if one["layout"] == layout]
         x = [one["rows"] / 1e6 for one in of]
         for name, mark, colour in (("copy", "s", "#0072b2"), ("score", "o", "#d55e00")):
             label = f"{name}, {layout}"
@@ -250,18 +250,18 @@ def main() -> None:
         print(json.dumps(run_task(args.task, args.source, args.out, args.calibrator, args.workers)))
         return
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        found = compare([int(1e6 * r) for r in args.rows], args.layouts, Path(folder), args.workers, args.repeats)
+        results = compare([int(1e6 * r) for r in args.rows], args.layouts, Path(folder), args.workers, args.repeats)
         graph = []
         if args.graph:
             graph = graph_scoring.compare([int(1e6 * r) for r in args.graph], ["in-order"], Path(folder), args.workers)
             graph += graph_scoring.compare([int(1e6 * args.graph[0])], ["shuffled", "text"], Path(folder), args.workers)
-    lines = markdown(found, args.workers, args.rows) + (graph_scoring.markdown(graph) if graph else [])
-    print(json.dumps({"rows": found, "graph": graph}) if args.json else "\n".join(lines))
+    lines = markdown(results, args.workers, args.rows) + (graph_scoring.markdown(graph) if graph else [])
+    print(json.dumps({"rows": results, "graph": graph}) if args.json else "\n".join(lines))
     if args.write:
         from graphcal.files import write_atomically
 
         write_atomically(args.write / "scale.md", "\n".join(lines) + "\n")
-        write_atomically(args.write / "scale.svg", picture(found, graph))
+        write_atomically(args.write / "scale.svg", picture(results, graph))
 
 
 if __name__ == "__main__":

@@ -50,8 +50,8 @@ def ship(data: Data, path: Path) -> None:
 
 def answer(calibrated: graphcal.CalibratedModel, data: Data, node: int) -> Tensor:
     """One node: its neighbourhood, as far as the model and the calibration look (two layers, two hops more)."""
-    nodes, edges, place, _ = k_hop_subgraph(node, 4, data.edge_index, relabel_nodes=True, num_nodes=data.num_nodes)
-    return calibrated(data.x[nodes], edges)[place].exp().squeeze(0)
+    nodes, edges, position, _ = k_hop_subgraph(node, 4, data.edge_index, relabel_nodes=True, num_nodes=data.num_nodes)
+    return calibrated(data.x[nodes], edges)[position].exp().squeeze(0)
 
 
 def main() -> None:

@@ -271,10 +271,10 @@ def test_the_context_is_the_same_in_memory_and_when_traced(name, fitted, out, tr
         pytest.skip("it runs on the whole graph")
     mask = out.graph.train_mask if train else torch.zeros_like(out.graph.train_mask)
     facts = replace(structure(out.graph), train_mask=mask)
-    found, expected = (
+    values, expected = (
         fitted.context(out.logits, graph) for graph in (TracedSums(facts.edge_index, mask), MemorySums(facts))
     )
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-6, equal_nan=True)
+    torch.testing.assert_close(values, expected, atol=1e-6, rtol=1e-6, equal_nan=True)
 
 
 def test_the_card_is_filled_in(name):

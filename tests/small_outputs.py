@@ -91,12 +91,12 @@ class Renumbered:
 
 def permuted(out: Outputs, order: Tensor) -> Outputs:
     """The same model on the same graph with node ``order[i]`` renumbered i; edges, and so their weights, keep their order."""
-    place = torch.empty_like(order)
-    place[order] = torch.arange(len(order))
+    position = torch.empty_like(order)
+    position[order] = torch.arange(len(order))
     old = out.graph
     graph = Data(
         x=old.x[order],
-        edge_index=place[old.edge_index],
+        edge_index=position[old.edge_index],
         y=old.y[order],
         train_mask=old.train_mask[order],
         val_mask=old.val_mask[order],
@@ -111,8 +111,8 @@ def permuted(out: Outputs, order: Tensor) -> Outputs:
 def quick(name: str, **wanted: object) -> Recipe:
     """The recipe with its defaults, and ``wanted`` where it has such a field: small budgets for tests of the contract."""
     cls = CALIBRATORS[name]
-    known = {f.name for f in fields(cls)}  # type: ignore[arg-type]
-    return cls(**{k: v for k, v in wanted.items() if k in known})
+    names = {f.name for f in fields(cls)}  # type: ignore[arg-type]
+    return cls(**{k: v for k, v in wanted.items() if k in names})
 
 
 SMALL = {"epochs": 15, "penalties": (1.0, 100.0), "folds": 2}

@@ -73,10 +73,10 @@ def test_a_calibration_says_what_it_was_fitted_on(name):
     out = model_outputs()
     out.graph.class_names = ["a", "b", "c", "d"]
     fitted = quick(name, **SMALL).fit(out, on=out.graph.val_mask)
-    said = fitted.fitted_on
-    assert (said["fitting_nodes"], said["nodes"], said["edges"]) == (60, 150, out.graph.edge_index.shape[1])
-    assert said["fingerprint"] == fingerprint(out.graph)
-    assert said["class_names"] == ["a", "b", "c", "d"]
+    facts = fitted.fitted_on
+    assert (facts["fitting_nodes"], facts["nodes"], facts["edges"]) == (60, 150, out.graph.edge_index.shape[1])
+    assert facts["fingerprint"] == fingerprint(out.graph)
+    assert facts["class_names"] == ["a", "b", "c", "d"]
     assert fitted.num_classes == 4
 
 

@@ -79,15 +79,15 @@ def changed(graph: Data, **fields) -> Data:
 
 
 def test_a_fingerprint_is_of_nodes_and_edges_in_any_order():
-    known = fingerprint(GRAPH)
-    assert len(known) == 16
+    before = fingerprint(GRAPH)
+    assert len(before) == 16
     order = torch.randperm(GRAPH.edge_index.shape[1])
-    assert fingerprint(changed(GRAPH, edge_index=GRAPH.edge_index[:, order])) == known
-    assert fingerprint(changed(GRAPH, x=GRAPH.x + 1)) == known
-    assert fingerprint(changed(GRAPH, edge_index=GRAPH.edge_index[:, 1:])) != known
-    assert fingerprint(changed(GRAPH, edge_index=GRAPH.edge_index.flip(0)[:, : order.numel() - 1])) != known
-    assert fingerprint(changed(GRAPH, train_mask=GRAPH.val_mask)) == known
-    assert fingerprint(changed(GRAPH, num_nodes=151, x=None)) != known
+    assert fingerprint(changed(GRAPH, edge_index=GRAPH.edge_index[:, order])) == before
+    assert fingerprint(changed(GRAPH, x=GRAPH.x + 1)) == before
+    assert fingerprint(changed(GRAPH, edge_index=GRAPH.edge_index[:, 1:])) != before
+    assert fingerprint(changed(GRAPH, edge_index=GRAPH.edge_index.flip(0)[:, : order.numel() - 1])) != before
+    assert fingerprint(changed(GRAPH, train_mask=GRAPH.val_mask)) == before
+    assert fingerprint(changed(GRAPH, num_nodes=151, x=None)) != before
     assert fingerprint(Data(x=GRAPH.x)) is None
 
 

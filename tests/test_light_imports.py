@@ -19,8 +19,8 @@ SERVE = """
 import sys
 from importlib.machinery import PathFinder
 
-found = PathFinder.find_spec
-PathFinder.find_spec = lambda name, *rest: None if name.split(".")[0] in {heavy!r} else found(name, *rest)
+find_spec = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *rest: None if name.split(".")[0] in {heavy!r} else find_spec(name, *rest)
 import torch, graphcal
 from torch_geometric.nn import GCNConv
 

@@ -18,7 +18,7 @@ OURS = {"test", "docs", "lint", "dev"}  # extras for whoever works on graphcal i
 
 def test_every_extra_is_in_the_matrix() -> None:
     assert set(matrix.EXTRAS) == set(PROJECT["optional-dependencies"]) - OURS
-    declared = {found[1] for line in PROJECT["classifiers"] if (found := re.search(r":: (3\.\d+)$", line))}
+    declared = {match[1] for line in PROJECT["classifiers"] if (match := re.search(r":: (3\.\d+)$", line))}
     assert set(matrix.PYTHONS) == declared
 
 
@@ -27,8 +27,8 @@ def test_the_oldest_versions_are_the_floors() -> None:
     lines = (ROOT / "constraints-oldest.txt").read_text().splitlines()
     pins: dict[str, list[str]] = {}
     for line in lines:
-        if found := re.match(r"([\w-]+)==([\d.]+)", line):
-            pins.setdefault(found[1], []).append(found[2])
+        if match := re.match(r"([\w-]+)==([\d.]+)", line):
+            pins.setdefault(match[1], []).append(match[2])
     for requirement in PROJECT["dependencies"]:
         name, floor = re.match(r"([\w-]+)>=([\d.]+)", requirement).groups()  # type: ignore[union-attr]
         assert name in pins, f"{name} has no oldest version"
@@ -48,6 +48,6 @@ def test_the_oldest_versions_are_the_floors() -> None:
     ],
 )  # fmt: skip
 def test_an_audit_says_what_it_looked_up(packages: list[dict], words: str, code: int) -> None:
-    said, found = audit.told({"dependencies": packages})
-    assert words in said
-    assert found == code
+    text, status = audit.told({"dependencies": packages})
+    assert words in text
+    assert status == code

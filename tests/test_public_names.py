@@ -20,18 +20,18 @@ HOOKS = {"forward", "extra_repr"}  # what torch calls; nobody else does
 
 def described(name):
     """The object whose docstring `help(graphcal.NAME)` shows: a table of names shows its class."""
-    found = getattr(graphcal, name)
-    return found if inspect.isclass(found) or inspect.isfunction(found) else type(found)
+    value = getattr(graphcal, name)
+    return value if inspect.isclass(value) or inspect.isfunction(value) else type(value)
 
 
 def members(cls):
     """Public methods and properties that a class defines itself, with their docstrings."""
-    found = {}
+    documented = {}
     for name, value in vars(cls).items():
         inner = value.fget if isinstance(value, property) else getattr(value, "__func__", getattr(value, "func", value))
         if not name.startswith("_") and (inspect.isfunction(inner) or isinstance(value, cached_property)):
-            found[name] = inspect.getdoc(inner) or ""
-    return found
+            documented[name] = inspect.getdoc(inner) or ""
+    return documented
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -62,9 +62,9 @@ def test_every_method_is_described_and_shown(name):
 
 @pytest.mark.parametrize("module", sorted({described(name).__module__ for name in NAMES}))
 def test_the_examples_say_what_happens(module):
-    found = doctest.testmod(import_module(module))
-    assert found.attempted > 0
-    assert found.failed == 0
+    result = doctest.testmod(import_module(module))
+    assert result.attempted > 0
+    assert result.failed == 0
 
 
 def test_the_page_of_the_api_has_every_name():

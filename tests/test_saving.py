@@ -241,9 +241,9 @@ def test_a_restored_calibration_refuses_another_number_of_classes(out, fitted, t
 def test_a_flipped_bit_is_noticed(out, tmp_path):
     path = saving.save(SCAR().fit(out, on=out.graph.val_mask), tmp_path / "scar.safetensors")
     content = bytearray(path.read_bytes())
-    for place in (len(content) - 1, len(content) - 200, content.index(b"worth_of_training_set") + 26):
+    for position in (len(content) - 1, len(content) - 200, content.index(b"worth_of_training_set") + 26):
         damaged = bytearray(content)
-        damaged[place] ^= 1
+        damaged[position] ^= 1
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match="damaged|not a readable"):
             saving.restore(path)
@@ -304,11 +304,11 @@ def test_a_table_of_context_ships_with_its_model(name, graph, tmp_path):
     n_id = inside.nonzero().flatten()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        said = restored(batch.x, batch.edge_index, n_id=n_id)
-        assert torch.equal(said, calibrated(batch.x, batch.edge_index, n_id=n_id))
+        log_probs = restored(batch.x, batch.edge_index, n_id=n_id)
+        assert torch.equal(log_probs, calibrated(batch.x, batch.edge_index, n_id=n_id))
     if name not in ("ts", "rbs"):  # they say the same of every node here
         blank = torch.full_like(calibrate.context_of(out)[n_id], torch.nan)
-        assert not torch.allclose(said, calibrate.log_probs(model(batch.x, batch.edge_index), blank), atol=1e-3)
+        assert not torch.allclose(log_probs, calibrate.log_probs(model(batch.x, batch.edge_index), blank), atol=1e-3)
 
 
 def test_the_training_nodes_that_were_named_ship_with_the_model(graph, tmp_path):
@@ -352,9 +352,9 @@ def test_a_served_model_in_a_damaged_file_is_refused(graph, tmp_path):
         resaved(path, **tensors)
         with pytest.raises(ValueError, match=f"model.safetensors is damaged: {message}"):
             saving.restore(path, model=Sampled())
-    for said in (5, [], "Net", {"class": ["Net"]}, {"class": "Net", "pick": {}}, {"class": "Net", "node_type": 1.5}):
+    for entry in (5, [], "Net", {"class": ["Net"]}, {"class": "Net", "pick": {}}, {"class": "Net", "node_type": 1.5}):
         saving.save(CalibratedModel(Sampled(), calibrate), path)
-        resaved(path, {"model": said})
+        resaved(path, {"model": entry})
         with pytest.raises(ValueError, match=r"model.safetensors has a damaged graphcal header: no valid 'model'"):
             saving.restore(path, model=Sampled())
     saving.save(calibrate, path)
@@ -420,9 +420,9 @@ def test_a_reference_comes_back_and_its_file_is_checked(fitted, tmp_path):
     path = saving.save(fitted, tmp_path / "c.safetensors", REFERENCE)
     assert saving.read_reference(path) == REFERENCE
     content = path.read_bytes()
-    for place in (content.index(b"confidence") + 22, len(content) - 1):  # a digit of a count; a tensor
+    for position in (content.index(b"confidence") + 22, len(content) - 1):  # a digit of a count; a tensor
         damaged = bytearray(content)
-        damaged[place] ^= 1
+        damaged[position] ^= 1
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"c\.safetensors is (damaged|not a readable)"):
             saving.read_reference(path)

@@ -135,8 +135,8 @@ def test_in_a_sampled_batch(model, out, calibrate):
 
     served = graphcal.CalibratedModel(Sampled(), calibrate, context=calibrate.context_of(out))
     edges = torch.tensor([[0, 1], [1, 0]])
-    found = served(out.graph.x[nodes], edges, n_id=nodes)
-    torch.testing.assert_close(found.exp(), calibrate(out)[nodes].exp(), atol=1e-6, rtol=0)
+    log_probs = served(out.graph.x[nodes], edges, n_id=nodes)
+    torch.testing.assert_close(log_probs.exp(), calibrate(out)[nodes].exp(), atol=1e-6, rtol=0)
     later = served(out.graph.x[nodes], edges, n_id=nodes + 400)  # nodes that are newer than the table: the plain form
     torch.testing.assert_close(later.exp(), out.logits[nodes].softmax(-1), atol=1e-6, rtol=0)
 
@@ -148,9 +148,9 @@ def test_after_torch_export(model, graph, calibrate):
     data = Data(x=traced.x, edge_index=traced.edge_index)
     program = export_program(exportable, data)
     with torch.no_grad():
-        found = program.module()(x=graph.x, edge_index=graph.edge_index)
+        log_probs = program.module()(x=graph.x, edge_index=graph.edge_index)
     expected = calibrate(graphcal.observe(model, Data(x=graph.x, edge_index=graph.edge_index)))
-    torch.testing.assert_close(found.exp(), expected.exp(), atol=1e-6, rtol=0)
+    torch.testing.assert_close(log_probs.exp(), expected.exp(), atol=1e-6, rtol=0)
 
 
 def test_saved_and_restored(out, calibrate, tmp_path):

@@ -15,9 +15,9 @@ from typing import Any
 LOCK = Path(__file__).resolve().parent.parent / "requirements.lock"
 
 
-def told(found: dict[str, Any]) -> tuple[str, int]:
+def told(report: dict[str, Any]) -> tuple[str, int]:
     """What an audit came to, in words, and the exit code."""
-    packages = found.get("dependencies", [])
+    packages = report.get("dependencies", [])
     skipped = [package for package in packages if "skip_reason" in package]
     faulty = [package for package in packages if package.get("vulns")]
     lines = [

@@ -88,9 +88,9 @@ def drawn(figure: Any) -> str:
 
 def as_outputs(printed: str, figures: list[str]) -> list[dict[str, Any]]:
     text = "\n".join(line.rstrip() for line in printed.split("\n")).rstrip("\n")
-    said = [{"name": "stdout", "output_type": "stream", "text": lines_of(text)}] if text else []
+    streams = [{"name": "stdout", "output_type": "stream", "text": lines_of(text)}] if text else []
     data = [{"image/png": png, "text/plain": ["a figure"]} for png in figures]
-    return said + [{"data": one, "metadata": {}, "output_type": "display_data"} for one in data]
+    return streams + [{"data": one, "metadata": {}, "output_type": "display_data"} for one in data]
 
 
 def notebook_of(cells: list[Cell], outputs: list[list[dict[str, Any]]]) -> dict[str, Any]:

@@ -129,8 +129,8 @@ def labels(ax: Axes, story: Story) -> None:
         for size in sizes:
             total = 0.0
             for seed in range(draws):
-                chosen = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))[:size]]
-                on = torch.zeros_like(story.data.val_mask).index_fill(0, chosen, True)
+                labelled = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))[:size]]
+                on = torch.zeros_like(story.data.val_mask).index_fill(0, labelled, True)
                 log_probs = recipe.fit(story.out, on=on)(story.out)[story.test]
                 total += graphcal.metrics.nll(log_probs, story.y)
             means.append(total / draws)
@@ -159,13 +159,13 @@ def decided(ax: Axes, story: Story) -> None:
     targets = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3]
     drawn = torch.rand(len(story.y), generator=torch.Generator().manual_seed(0)) < 0.5
     for name in ("temperature", "graph scaling"):
-        found = []
+        shares = []
         for target in targets:
             decision = graphcal.decide(
                 story.log_probs[name], story.y, certify=drawn, max_error=target, random_draw=True
             )
-            found.append(100 * decision.coverage)
-        ax.plot([100 * t for t in targets], found, marker="o", color=COLOURS[name], label=name)
+            shares.append(100 * decision.coverage)
+        ax.plot([100 * t for t in targets], shares, marker="o", color=COLOURS[name], label=name)
     ax.set(ylim=(0, 100), xlabel="errors allowed, % (with 95 % certainty)", ylabel="nodes decided alone, %")
     ax.legend(frameon=False)
     ax.set_title("10  Decisions with a promise")

@@ -39,13 +39,13 @@ def page_of(path: Path) -> Page:
 def target_of(link: str, page: Path, site: Path) -> Path:
     """The file that a link of ``page`` names."""
     path = unquote(urlsplit(link).path)
-    place = page if not path else site / path.lstrip("/") if path.startswith("/") else page.parent / path
-    return place / "index.html" if place.is_dir() else place
+    target = page if not path else site / path.lstrip("/") if path.startswith("/") else page.parent / path
+    return target / "index.html" if target.is_dir() else target
 
 
 def dead_links(site: Path) -> list[str]:
     """``page: link`` for each link to a file or a heading that does not exist."""
-    found = []
+    dead = []
     for page in sorted(site.rglob("*.html")):
         if page.name == "404.html":  # served at any address: its links are absolute ones of the server
             continue
@@ -56,8 +56,8 @@ def dead_links(site: Path) -> list[str]:
             target = target_of(link, page, site)
             named = unquote(parts.fragment)
             if not target.exists() or (named and target.suffix == ".html" and named not in page_of(target).names):
-                found.append(f"{page.relative_to(site)}: {link}")
-    return found
+                dead.append(f"{page.relative_to(site)}: {link}")
+    return dead
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Fail on names in src that say nothing about what they hold, and on docstrings that start with a question word."""
+"""Fail on names that say nothing about what they hold, and on docstrings in src that start with a question word."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import sys
 from pathlib import Path
 
+FOLDERS = ("src", "tests", "benchmarks", "tools", "examples")
 VAGUE = {"found", "known", "own", "said", "chosen", "asked", "place"}
 QUESTIONS = ("What ", "How ", "Where ", "Whether ", "Which ", "Why ", "Who ", "When ")
 
@@ -31,15 +32,17 @@ def questions(tree: ast.AST) -> list[tuple[int, str]]:
     return sorted((line, text.split()[0]) for line, text in texts if text.startswith(QUESTIONS))
 
 
-def main(folder: Path) -> int:
+def main(root: Path) -> int:
     lines = []
-    for file in sorted(folder.rglob("*.py")):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        lines += [f"{file}:{line}: rename {name!r} to what it holds" for line, name in vague_names(tree)]
-        lines += [f"{file}:{line}: start with a verb or a noun, not {word!r}" for line, word in questions(tree)]
+    for folder in FOLDERS:
+        for file in sorted((root / folder).rglob("*.py")):
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            lines += [f"{file}:{line}: rename {name!r} to what it holds" for line, name in vague_names(tree)]
+            if folder == "src":
+                lines += [f"{file}:{line}: start with a verb or a noun, not {word!r}" for line, word in questions(tree)]
     print("\n".join(lines), end="\n" if lines else "")
     return bool(lines)
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else "src")))
+    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else ".")))

@@ -87,11 +87,11 @@ def _work(target: str, numbers: range, folder: Path, pipe: Any, seconds: float) 
         if time.monotonic() > end:
             break
         pipe.send(("begin", number, ""))
-        found = one_input(target, number, folder)
+        outcome = one_input(target, number, folder)
         now = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         if now - peak > MEMORY // 1024:
-            found, peak = "memory: grew by more than 1 GB", now
-        pipe.send(("end", number, found))
+            outcome, peak = "memory: grew by more than 1 GB", now
+        pipe.send(("end", number, outcome))
     pipe.send(("done", 0, ""))
 
 
@@ -127,17 +127,17 @@ def fuzz(target: str, first: int, count: int, seconds: float, out: Path) -> dict
                     fault = "hang"
                 else:
                     try:
-                        kind, number, found = here.recv()
+                        kind, number, outcome = here.recv()
                     except EOFError:
                         child.join()
                         fault = f"crash: exit {child.exitcode}"
                     else:
                         ended = kind == "done"
                         begun, started = (number, computed(child.pid)) if kind == "begin" else (None, 0.0)
-                        if kind == "end" and found != UNWRITTEN:
-                            outcomes[found if found in ("accepted", "refused") else "fault"] += 1
-                            if found not in ("accepted", "refused"):
-                                _keep(target, found, number, faults, out)
+                        if kind == "end" and outcome != UNWRITTEN:
+                            outcomes[outcome if outcome in ("accepted", "refused") else "fault"] += 1
+                            if outcome not in ("accepted", "refused"):
+                                _keep(target, outcome, number, faults, out)
                         continue
                 if begun is None:
                     raise RuntimeError(f"{target}: the worker did not start ({fault})")
@@ -175,18 +175,18 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--only", type=int, help="one input, with its traceback")
     parser.add_argument("--out", type=Path, default=Path("build/fuzz"))
-    asked = parser.parse_args()
-    if asked.only is not None:
-        folder = asked.out / "only"
+    options = parser.parse_args()
+    if options.only is not None:
+        folder = options.out / "only"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        chosen = targets()[asked.target[0]]
-        chosen.write(folder, random.Random(f"{asked.target[0]}-{asked.only}"))
-        print(chosen.read(folder))
+        selected = targets()[options.target[0]]
+        selected.write(folder, random.Random(f"{options.target[0]}-{options.only}"))
+        print(selected.read(folder))
         return
     faults = 0
-    for target in asked.target or targets():
-        result = fuzz(target, asked.first, asked.count, asked.seconds, asked.out)
+    for target in options.target or targets():
+        result = fuzz(target, options.first, options.count, options.seconds, options.out)
         faults += result.get("fault", 0)
         print({key: value for key, value in result.items() if key != "faults"}, flush=True)
     raise SystemExit(1 if faults else 0)

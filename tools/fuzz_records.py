@@ -100,8 +100,8 @@ def safetensors(path: Path, header: Any, tensors: dict[str, np.ndarray], rng: ra
     )
     if rng.random() < 0.1:  # the file's own table of contents
         size = struct.unpack("<Q", content[:8])[0]
-        own = json.dumps(inputs.broken_tree(json.loads(content[8 : 8 + size]), rng)).encode()
-        content = struct.pack("<Q", len(own)) + own + content[8 + size :]
+        new_header = json.dumps(inputs.broken_tree(json.loads(content[8 : 8 + size]), rng)).encode()
+        content = struct.pack("<Q", len(new_header)) + new_header + content[8 + size :]
     path.write_bytes(inputs.broken_bytes(content, rng) if rng.random() < 0.15 else content)
 
 
@@ -141,7 +141,7 @@ def saved() -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
     import graphcal
     from graphcal.methods import CALIBRATORS
 
-    found, out = [], outputs()
+    records, out = [], outputs()
     with tempfile.TemporaryDirectory() as folder:
         for name in CALIBRATORS.builtin:
             cls: Any = CALIBRATORS[name]
@@ -152,8 +152,8 @@ def saved() -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
                 continue
             with safe_open(path, "np") as file:
                 names = list(file.keys())
-                found.append((json.loads(file.metadata()["graphcal"]), {key: file.get_tensor(key) for key in names}))
-    return found
+                records.append((json.loads(file.metadata()["graphcal"]), {key: file.get_tensor(key) for key in names}))
+    return records
 
 
 def calibration(folder: Path, rng: random.Random) -> None:
@@ -195,9 +195,9 @@ def read_predictions(folder: Path) -> Any:
     from graphcal.metrics.gate import judge
     from graphcal.tables.reading import read_table
 
-    found = read_table(next(folder.iterdir()))
-    known = found.labelled
-    return judge(found.log_probs[known].double(), found.labels[known], draws=50)
+    table = read_table(next(folder.iterdir()))
+    labelled = table.labelled
+    return judge(table.log_probs[labelled].double(), table.labels[labelled], draws=50)
 
 
 @cache

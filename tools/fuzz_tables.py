@@ -195,10 +195,10 @@ def read_tables(folder: Path) -> Any:
     how = json.loads((folder / "how.json").read_text())
     if "labels" in how:
         how["labels"] = next(folder.glob("labels.*"))
-    found = read_table(next(folder.glob("predictions.*")), **how)
-    assert found.log_probs.shape == (found.num_rows, found.num_classes)
-    assert not found.log_probs.isnan().any(), "NaN was read as a score"
-    return found.labels if found.y is not None else None
+    table = read_table(next(folder.glob("predictions.*")), **how)
+    assert table.log_probs.shape == (table.num_rows, table.num_classes)
+    assert not table.log_probs.isnan().any(), "NaN was read as a score"
+    return table.labels if table.y is not None else None
 
 
 def edges(folder: Path, rng: random.Random) -> None:

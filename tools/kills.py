@@ -54,12 +54,12 @@ def run_work(folder: Path) -> None:
     from graphcal.lab.training import Training
 
     check_writable(folder)
-    found = run("citeseer", calibrators=["ts"], seeds=range(1), training=Training(epochs=3))
-    found.record["train_seconds"] = 0.0
-    for method in found.record["methods"].values():
+    results = run("citeseer", calibrators=["ts"], seeds=range(1), training=Training(epochs=3))
+    results.record["train_seconds"] = 0.0
+    for method in results.record["methods"].values():
         method.update(fit_seconds=0.0, apply_seconds=0.0)
     for _ in range(40):
-        found.save(folder)
+        results.save(folder)
 
 
 def calibration_work(folder: Path) -> None:
@@ -145,11 +145,11 @@ def finished(folder: Path) -> dict[str, bytes]:
 def tables(folder: Path) -> dict[str, bytes]:
     """What must be the same in the end: all but seconds."""
     names = ("*.md", "*.csv", "*.tex", "*.html", "*.svg", "results.json", "*.safetensors", "*.parquet")
-    found = (path for name in names for path in folder.glob(name))
+    files = (path for name in names for path in folder.glob(name))
     timed = (
         ("results.json", "report.html", "calibrator.safetensors") if "calibrate" in folder.name else ()
     )  # hold seconds
-    return {path.name: path.read_bytes() for path in found if "seconds" not in path.name and path.name not in timed}
+    return {path.name: path.read_bytes() for path in files if "seconds" not in path.name and path.name not in timed}
 
 
 def forked(work: Callable[[Path], None], folder: Path) -> int:
@@ -205,15 +205,15 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=40, help="of each kind of work")
     parser.add_argument("--out", type=Path, default=Path("build/kills"))
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     import torch
 
     import graphcal.lab.bench._runner
     import graphcal.lab.pipeline  # noqa: F401 (loaded before the forks)
 
     torch.set_num_threads(1)
-    asked.out.mkdir(parents=True, exist_ok=True)
-    (asked.out / "kills-preset.toml").write_text(PRESET)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "kills-preset.toml").write_text(PRESET)
     wrong = 0
     works = {
         "bench": bench_work,
@@ -223,15 +223,15 @@ def main() -> None:
         "score": score_work,
     }
     for name, work in works.items():
-        if asked.work and name not in asked.work:
+        if options.work and name not in options.work:
             continue
-        reference, folder = asked.out / f"{name}-reference", asked.out / name
+        reference, folder = options.out / f"{name}-reference", options.out / name
         for path in (reference, folder):
             shutil.rmtree(path, ignore_errors=True)
         began = time.monotonic()
         assert waited(forked(work, reference)) == 0, f"{name}: the undisturbed run failed"
         longest = 0.9 * (time.monotonic() - began)
-        counts = disturbed(work, folder, asked.kills, random.Random(f"{name}-{asked.seed}"), longest)
+        counts = disturbed(work, folder, options.kills, random.Random(f"{name}-{options.seed}"), longest)
         counts["tables that differ"] = sum(tables(folder).get(k) != v for k, v in tables(reference).items())
         counts["partial files left"] = sum(path.is_file() for path in folder.rglob(".*"))
         faults = ("records lost or changed", "files not whole", "tables that differ", "final runs that failed")

@@ -52,15 +52,15 @@ def interpreter(version: str) -> Path | None:
         f"python{version}", path=os.pathsep.join([str(Path(sys.base_prefix) / "bin"), os.environ["PATH"]])
     )
     pyenv = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
-    found = [*pyenv, *([Path(here)] if here else [])]
-    return next((python for python in found if _works(python, version)), None)
+    candidates = [*pyenv, *([Path(here)] if here else [])]
+    return next((python for python in candidates if _works(python, version)), None)
 
 
 def _works(python: Path, version: str) -> bool:
-    said = subprocess.run(
+    done = subprocess.run(
         [python, "-c", "import sys, venv; print('%d.%d' % sys.version_info[:2])"], capture_output=True, text=True
     )
-    return said.stdout.strip() == version
+    return done.stdout.strip() == version
 
 
 def environments(extras_of: str) -> list[Environment]:
@@ -86,10 +86,10 @@ def make(environment: Environment, wheel: Path, work: Path) -> Path:
         packages = subprocess.check_output(
             [core / "bin" / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
         )
-        own = subprocess.check_output(
+        site = subprocess.check_output(
             [inside, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
         )
-        (Path(own.strip()) / "core.pth").write_text(packages)
+        (Path(site.strip()) / "core.pth").write_text(packages)
     constraints = ROOT / ("constraints-oldest.txt" if environment.what == "oldest" else "constraints.txt")
     wanted = f"{wheel}[{environment.what}]" if extra else str(wheel)
     pip = [
@@ -127,8 +127,8 @@ def main() -> None:
     parser.add_argument("--here", action="store_true")
     parser.add_argument("--extras-of", default="3.11", choices=PYTHONS, help="the interpreter that gets the extras")
     parser.add_argument("--work", type=Path, help="folder for the environments, kept (default: a temporary one)")
-    asked = parser.parse_args()
-    if asked.here:
+    options = parser.parse_args()
+    if options.here:
         for extra, modules in EXTRAS.items():
             if importlib.util.find_spec(modules[0].split(".")[0]) is None:
                 print(f"{extra}: not installed here")
@@ -136,31 +136,31 @@ def main() -> None:
             subprocess.run([sys.executable, "-c", f"import {', '.join(modules)}"], check=True)
             print(f"{extra}: {', '.join(modules)}")
         return
-    chosen = [env for env in environments(asked.extras_of) if all(word in env.name for word in asked.word)]
+    selected = [env for env in environments(options.extras_of) if all(word in env.name for word in options.word)]
     lacking = [python for python in PYTHONS if interpreter(python) is None]
     if lacking:
         print(f"not tested, no interpreter here: {', '.join(lacking)}")
-    chosen = [env for env in chosen if env.python not in lacking]
-    if asked.list:
-        print("\n".join(env.name for env in chosen))
+    selected = [env for env in selected if env.python not in lacking]
+    if options.list:
+        print("\n".join(env.name for env in selected))
         return
     failed = []
     with tempfile.TemporaryDirectory() as scratch:
-        work = asked.work or Path(scratch)
+        work = options.work or Path(scratch)
         work.mkdir(parents=True, exist_ok=True)
         wheel = build_wheel(Path(scratch))
-        for env in chosen:
+        for env in selected:
             started = time.monotonic()
             core = work / f"{env.python}-newest"
             try:
                 if env.what in EXTRAS and not core.exists():
                     make(Environment(env.python, "newest"), wheel, work)
-                said = smoke(env, make(env, wheel, work))
+                outcome = smoke(env, make(env, wheel, work))
             except (subprocess.CalledProcessError, IndexError) as fault:
-                said = f"FAILED ({fault})"
+                outcome = f"FAILED ({fault})"
                 failed.append(env.name)
-            print(f"{env.name:20} {time.monotonic() - started:5.0f} s  {said}", flush=True)
-            if asked.work is None and env.what != "newest":
+            print(f"{env.name:20} {time.monotonic() - started:5.0f} s  {outcome}", flush=True)
+            if options.work is None and env.what != "newest":
                 shutil.rmtree(work / env.name, ignore_errors=True)
     raise SystemExit(f"failed: {', '.join(failed)}" if failed else 0)
 

@@ -104,16 +104,17 @@ def main() -> None:
     parser.add_argument("word", nargs="*", help="only mutants whose file or text has one of these")
     parser.add_argument("--list", action="store_true", help="check the list and print it")
     parser.add_argument("--results", type=Path, help="a file of lines `killed NAME`: what it has is not run again")
-    asked = parser.parse_args()
-    mutants = [m for m in listed() if not asked.word or any(word in m.name for word in asked.word)]
-    if asked.list:
+    options = parser.parse_args()
+    mutants = [m for m in listed() if not options.word or any(word in m.name for word in options.word)]
+    if options.list:
         print("\n".join(mutant.name for mutant in mutants))
         return
     load_libraries()
-    known = {}
-    if asked.results is not None and asked.results.exists():
-        known = {
-            name: said for said, _, name in (line.partition(" ") for line in asked.results.read_text().splitlines())
+    results = {}
+    if options.results is not None and options.results.exists():
+        results = {
+            name: outcome
+            for outcome, _, name in (line.partition(" ") for line in options.results.read_text().splitlines())
         }
     survivors, sound = [], {}
     with tempfile.TemporaryDirectory() as folder:
@@ -124,8 +125,8 @@ def main() -> None:
                 source, tree / part
             ) if tree.exists() or tree.mkdir() is None else None
         for number, mutant in enumerate(mutants, 1):
-            if mutant.name in known:
-                survivors += [] if known[mutant.name] == "killed" else [mutant]
+            if mutant.name in results:
+                survivors += [] if results[mutant.name] == "killed" else [mutant]
                 continue
             if mutant.tests not in sound:
                 sound[mutant.tests] = passes(tree, mutant.tests)
@@ -138,8 +139,8 @@ def main() -> None:
             path.write_text(original)
             print(f"{number}/{len(mutants)} {'killed  ' if killed else 'SURVIVES'} {mutant.name}", flush=True)
             survivors += [] if killed else [mutant]
-            if asked.results is not None:
-                with open(asked.results, "a") as file:
+            if options.results is not None:
+                with open(options.results, "a") as file:
                     file.write(f"{'killed' if killed else 'survives'} {mutant.name}\n")
     share = 1 - len(survivors) / len(mutants)
     print("".join(f"survives: {mutant.name}\n" for mutant in survivors), end="")

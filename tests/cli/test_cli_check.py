@@ -52,8 +52,8 @@ def run(monkeypatch, capsys):
 )
 def test_exit_codes(tmp_path, run, N, scale, code, word):
     path = write_csv(tmp_path / "p.csv", *table(N, scale=scale))
-    found, out, err = run("check", path, "--max-ece", 0.05, "--confidence", 0.95)
-    assert (found, out.split(":")[0]) == (code, word), err
+    status, out, err = run("check", path, "--max-ece", 0.05, "--confidence", 0.95)
+    assert (status, out.split(":")[0]) == (code, word), err
     if code == 3:
         assert "nodes would decide" in out
 
@@ -70,9 +70,9 @@ def test_bad_input_exits_with_2_and_one_line(tmp_path, run):
 
 def test_json_holds_the_decision(tmp_path, run):
     code, out, _ = run("check", write_csv(tmp_path / "p.csv", *table()), "--json", "--bins", 15)
-    found = json.loads(out)
-    assert (code, found["outcome"], found["bins"], found["nodes"], found["left_out"]) == (0, "pass", 15, 4000, 0)
-    assert found["high"] <= found["limit"]
+    record = json.loads(out)
+    assert (code, record["outcome"], record["bins"], record["nodes"], record["left_out"]) == (0, "pass", 15, 4000, 0)
+    assert record["high"] <= record["limit"]
 
 
 def test_the_same_small_probability_for_everybody_fails(tmp_path, run):
@@ -85,9 +85,9 @@ def test_the_same_small_probability_for_everybody_fails(tmp_path, run):
     assert "the mean probability of class 1 is 0.1 %, but 2.3 % of the 3,000 nodes are of class 1" in " ".join(
         out.split()
     )
-    found = json.loads(run("check", path, "--json")[1])
-    assert (found["outcome"], found["quantity"]) == ("fail", "probability of class 1")
-    assert (found["mean_probability"], found["share"]) == pytest.approx((0.001, 0.023))
+    record = json.loads(run("check", path, "--json")[1])
+    assert (record["outcome"], record["quantity"]) == ("fail", "probability of class 1")
+    assert (record["mean_probability"], record["share"]) == pytest.approx((0.001, 0.023))
     calibrated = write_csv(tmp_path / "c.csv", np.log(np.tile([0.977, 0.023], (3000, 1))), y)
     assert run("check", calibrated)[0] == 0
 

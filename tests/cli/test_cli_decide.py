@@ -59,14 +59,14 @@ def test_the_sentence_comes_first_and_every_node_has_its_row(tmp_path):
 def test_json_has_it_all_and_says_estimate_without_a_statement(tmp_path):
     predictions(tmp_path / "p.parquet")
     code, text = graphcal(tmp_path / "p.parquet", "--json", "-o", tmp_path / "d.parquet")
-    found = json.loads(text)
+    record = json.loads(text)
     assert code == 0
-    assert found["guarantee"] is False
-    assert "estimate" in found["sentence"]
-    assert "guarantee" not in found["sentence"]
-    assert found["approved"] + found["review"] == 2500
-    targets = dict(zip(found["curve"]["targets"], found["curve"]["decided"]))
-    assert targets[0.05] == found["approved"]
+    assert record["guarantee"] is False
+    assert "estimate" in record["sentence"]
+    assert "guarantee" not in record["sentence"]
+    assert record["approved"] + record["review"] == 2500
+    targets = dict(zip(record["curve"]["targets"], record["curve"]["decided"]))
+    assert targets[0.05] == record["approved"]
     assert targets[0.01] <= targets[0.05] <= targets[0.3]
 
 
@@ -97,9 +97,9 @@ def test_rows_that_fitted_do_not_certify(tmp_path):
     part = np.array(["val"] * 200 + ["test"] * 2800)
     predictions(tmp_path / "p.parquet", split=part)
     code, text = graphcal(tmp_path / "p.parquet", "--json", "--split", "split", "-o", tmp_path / "d.parquet")
-    found = json.loads(text)
+    record = json.loads(text)
     assert code == 0
-    assert found["labels"] == 300
+    assert record["labels"] == 300
     assert pq.read_table(tmp_path / "d.parquet")["decision"].to_pylist()[:200] == ["fitted"] * 200
 
 
@@ -109,10 +109,10 @@ def test_a_table_with_all_labels_draws_its_certification_rows(tmp_path):
     assert code == 2
     assert "--certify 0.5" in text
     code, text = graphcal(tmp_path / "p.parquet", "--certify", "0.5", "--json", "-o", tmp_path / "d.parquet")
-    found = json.loads(text)
+    record = json.loads(text)
     assert code == 0
-    assert found["labels"] == 1500
-    assert found["guarantee"] is False  # a backtest: these rows have labels already
+    assert record["labels"] == 1500
+    assert record["guarantee"] is False  # a backtest: these rows have labels already
 
 
 def test_the_folder_of_a_run_is_read_by_its_calibrated_predictions(tmp_path):
@@ -141,8 +141,8 @@ def test_the_folder_of_a_run_is_read_by_its_calibrated_predictions(tmp_path):
 )
 def test_exit_codes(tmp_path, labelled, options, code, message):
     predictions(tmp_path / "p.parquet", labelled)
-    found, text = graphcal(tmp_path / "p.parquet", *options, "-o", tmp_path / "d.parquet")
-    assert found == code
+    status, text = graphcal(tmp_path / "p.parquet", *options, "-o", tmp_path / "d.parquet")
+    assert status == code
     assert message in text
 
 

@@ -19,8 +19,8 @@ def lines_of(monkeypatch, calls, seconds):
 
 def test_a_log_gets_a_line_per_stage_and_one_every_half_minute(monkeypatch):
     calls = [("training, 3 left", 1, 9), ("training, 2 left", 2, 9), ("training, 1 left", 3, 9), ("fitting", 0, 2)]
-    found = lines_of(monkeypatch, calls, [0.0, 3.0, 5.0, 40.0, 41.0])
-    assert [line.split("s  ")[1] for line in found] == [
+    lines = lines_of(monkeypatch, calls, [0.0, 3.0, 5.0, 40.0, 41.0])
+    assert [line.split("s  ")[1] for line in lines] == [
         "training, 3 left (1/9)",
         "training, 1 left (3/9)",
         "fitting (0/2)",

@@ -61,12 +61,12 @@ KINDS = ("citation", "fraud", "over-confident", "hard hubs")
 def flagged(rows: Rows, policy: str, labels: int, arm: int, rng: np.random.Generator, from_all: bool):
     """Masks of the random arm and of the other labels (N,): the policy labels its first rows, with some noise."""
     eager = POLICIES[policy](rows) + 0.1 * rng.random(len(rows.conf))
-    chosen = np.zeros(len(rows.conf), bool)
-    chosen[np.argsort(-eager)[:labels]] = True
-    frame = np.arange(len(chosen)) if from_all else np.flatnonzero(~chosen)
-    drawn = np.zeros(len(chosen), bool)
+    eager_rows = np.zeros(len(rows.conf), bool)
+    eager_rows[np.argsort(-eager)[:labels]] = True
+    frame = np.arange(len(eager_rows)) if from_all else np.flatnonzero(~eager_rows)
+    drawn = np.zeros(len(eager_rows), bool)
     drawn[rng.choice(frame, arm, replace=False)] = True
-    return drawn, chosen & ~drawn
+    return drawn, eager_rows & ~drawn
 
 
 def chances(rows: Rows, policy: str, least: float = 0.08, most: float = 0.5) -> np.ndarray:
@@ -104,11 +104,11 @@ def weighted_breaks(rows: Rows, policy: str, draws: int, max_error: float = 0.1,
     chance, outcomes = chances(rows, policy), []
     for i in range(draws):
         rng = np.random.default_rng([8, i])
-        chosen = rng.random(len(chance)) < chance
+        labelled = rng.random(len(chance)) < chance
         drawn = rng.random(len(chance)) < arm
         if arm:
             total = 1 - (1 - chance) * (1 - arm)
-            outcomes.append(broken(rows, max_error, 0.05, drawn, chosen & ~drawn, total))
+            outcomes.append(broken(rows, max_error, 0.05, drawn, labelled & ~drawn, total))
         else:
-            outcomes.append(broken(rows, max_error, 0.05, chosen, None, chance))
+            outcomes.append(broken(rows, max_error, 0.05, labelled, None, chance))
     return np.mean([off for off, _ in outcomes]), np.mean([n for _, n in outcomes]) / len(rows.conf)

@@ -112,9 +112,9 @@ def test_a_class_is_selected_with_a_precision():
 
 def test_recall_counts_labelled_members():
     members, above = np.array([1, 1, 1, 1, 0], bool), np.array([1, 1, 1, 0, 1], bool)
-    found = recall_of(members, above, 0.95)
-    assert found.value == 0.75
-    assert found.low < 0.75 < found.high
+    recall = recall_of(members, above, 0.95)
+    assert recall.value == 0.75
+    assert recall.low < 0.75 < recall.high
     assert recall_of(~np.ones(3, bool), np.ones(3, bool), 0.9).high == 1.0
 
 

@@ -23,9 +23,9 @@ def test_the_cdf_is_scipys():
 
 def test_the_largest_plausible_number_of_errors():
     for e, K, k in ((0, 100, 30), (3, 200, 59), (5, 40, 40), (7, 50, 10)):
-        found = int(most_errors(np.array([e]), np.array([K]), np.array([k]), 0.05)[0])
+        largest = int(most_errors(np.array([e]), np.array([K]), np.array([k]), 0.05)[0])
         plausible = [E for E in range(e, K - (k - e) + 1) if hypergeom.cdf(e, K, E, k) > 0.05]
-        assert found == max(plausible, default=e)
+        assert largest == max(plausible, default=e)
 
 
 @pytest.mark.parametrize("max_error", [0.02, 0.05, 0.2])

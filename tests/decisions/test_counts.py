@@ -26,18 +26,18 @@ def calibration(out):
     return graphcal.GraphScaling(sets=True).fit(out, on=out.graph.val_mask)
 
 
-def model_of(prob, refits, groups, tau, labelled, y, known=None):
+def model_of(prob, refits, groups, tau, labelled, y, counted=None):
     """An event model whose labelled nodes have held-out probabilities equal to ``prob``."""
     at, p = groups[:, labelled], prob[labelled]
     together = shared(torch.from_numpy(at), torch.from_numpy(tau))
     solved = list(covariances(torch.from_numpy(y - p), torch.from_numpy(p * (1 - p)), together))
     weights = torch.stack([w for *_, w in solved]).softmax(0)
     strengths = [(c, f.numpy(), a.numpy(), float(w)) for (c, f, a, _), w in zip(solved, weights)]
-    known = np.isin(np.arange(len(prob)), labelled) if known is None else known
+    counted = np.isin(np.arange(len(prob)), labelled) if counted is None else counted
     hit = np.zeros(len(prob), bool)
     hit[labelled] = y > 0
     cells = np.bincount(at[-1], minlength=groups[-1].max() + 1)
-    return EventModel(prob, refits, groups, tau, known, hit & known, p, y - p, at, strengths, cells)
+    return EventModel(prob, refits, groups, tau, counted, hit & counted, p, y - p, at, strengths, cells)
 
 
 def test_moments_equal_the_dense_formula():
@@ -177,12 +177,12 @@ def test_intervals_cover_where_the_model_is_true(strength):
 def test_labelled_and_training_nodes_count_as_they_are(out, calibration):
     data = out.graph
     pred = calibration(out).argmax(1)
-    for known in (data.val_mask, data.train_mask):
-        one = count(calibration, out, known)
-        errors = int((pred != data.y)[known].sum())
+    for mask in (data.val_mask, data.train_mask):
+        one = count(calibration, out, mask)
+        errors = int((pred != data.y)[mask].sum())
         assert (one.low, one.expected, one.high) == (errors, errors, errors)
-        members = count(calibration, out, known, event=2)
-        assert members.expected == int((data.y == 2)[known].sum())
+        members = count(calibration, out, mask, event=2)
+        assert members.expected == int((data.y == 2)[mask].sum())
     some = data.test_mask.nonzero().flatten()[:30]
     wrong = data.val_mask & (pred != data.y)
     alone, both = (count(calibration, out, nodes) for nodes in (some, torch.cat([some, wrong.nonzero().flatten()])))

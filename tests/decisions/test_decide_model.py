@@ -49,8 +49,8 @@ def test_certification_labels_are_hidden_from_the_fit(out, cross_fit):
     graphcal.decide(out, Spy(), certify=0.4, max_error=0.3, cross_fit=cross_fit)
     assert len(seen) == 1 + cross_fit
     for y, on in seen:
-        known = y >= 0
-        assert torch.equal(known, on | out.graph.train_mask)
+        has_label = y >= 0
+        assert torch.equal(has_label, on | out.graph.train_mask)
     if cross_fit:
         assert torch.equal(seen[0][1] | seen[1][1], out.graph.val_mask)
         assert not (seen[0][1] & seen[1][1]).any()
@@ -114,6 +114,6 @@ def test_what_it_takes_is_said(out):
 
 @pytest.mark.parametrize("module", [approval, bounds, decision, outcomes, sets], ids=lambda m: m.__name__)
 def test_examples_say_what_happens(module):
-    found = doctest.testmod(module)
-    assert found.attempted > 0
-    assert found.failed == 0
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0

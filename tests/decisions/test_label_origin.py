@@ -179,32 +179,32 @@ def test_known_chances_carry_the_promise(arm):
     rows = simulated("hard hubs", 4000)
     chance = chances(rows, "easy first")
     rng = np.random.default_rng(3)
-    chosen, drawn = rng.random(4000) < chance, rng.random(4000) < 0.05
+    labelled, drawn = rng.random(4000) < chance, rng.random(4000) < 0.05
     log_probs = torch.from_numpy(np.stack([rows.conf, 1 - rows.conf], 1)).log()
     y = torch.from_numpy(rows.wrong.astype(int))
     total = 1 - (1 - chance) * 0.95
-    more = {"certify": chosen | drawn, "random_arm": drawn} if arm else {"certify": chosen}
+    more = {"certify": labelled | drawn, "random_arm": drawn} if arm else {"certify": labelled}
     decision = graphcal.decide(log_probs, y, inclusion=total if arm else chance, max_error=0.1, **more)
     assert decision.guaranteed
     assert decision.bound in ("known chances", "random arm") if arm else decision.bound == "known chances"
     assert decision.num_approved > 500
     assert rows.wrong[decision.approved.numpy()].mean() <= 0.1
     with pytest.raises(NotARandomDraw, match="stated chances"):
-        graphcal.decide(log_probs, y, certify=chosen, inclusion=chance[::-1].copy(), max_error=0.1)
+        graphcal.decide(log_probs, y, certify=labelled, inclusion=chance[::-1].copy(), max_error=0.1)
 
 
 def test_a_stated_policy_is_a_draw_in_strata():
     """All rows above a score and a tenth of the others: rows labelled for certain tell nothing about the rest."""
     rows = simulated("citation", 6000)
     chance = np.where(rows.conf < 0.6, 1.0, 0.1)
-    chosen = np.random.default_rng(5).random(6000) < chance
+    labelled = np.random.default_rng(5).random(6000) < chance
     log_probs = torch.from_numpy(np.stack([rows.conf, 1 - rows.conf], 1)).log()
-    y = torch.from_numpy(np.where(chosen, rows.wrong.astype(int), -1))
-    decision = graphcal.decide(log_probs, y, certify=chosen, inclusion=chance, max_error=0.15)
-    assert decision.labels == int((chosen & (chance < 1)).sum())
+    y = torch.from_numpy(np.where(labelled, rows.wrong.astype(int), -1))
+    decision = graphcal.decide(log_probs, y, certify=labelled, inclusion=chance, max_error=0.15)
+    assert decision.labels == int((labelled & (chance < 1)).sum())
     assert decision.num_approved > 1000
     with pytest.raises(ValueError, match="inclusion probability 1"):
-        graphcal.decide(log_probs, y, certify=chosen & (rows.conf > 0.5), inclusion=chance, max_error=0.15)
+        graphcal.decide(log_probs, y, certify=labelled & (rows.conf > 0.5), inclusion=chance, max_error=0.15)
 
 
 def test_origins_that_do_not_go_together_are_refused():

@@ -44,31 +44,31 @@ def reference():
 def test_the_same_source_stays_valid(reference):
     log_probs, y = stream(3000, seed=1)
     assert watch(reference, log_probs).status == "still valid"
-    found = watch(reference, log_probs, y, np.arange(3000) // 500)
-    assert found.status == "still valid"
-    assert len(found.windows) == 6
-    assert found.risk.labels > 500
-    assert "do not refute the promised 5 %" in found.sentence
+    report = watch(reference, log_probs, y, np.arange(3000) // 500)
+    assert report.status == "still valid"
+    assert len(report.windows) == 6
+    assert report.risk.labels > 500
+    assert "do not refute the promised 5 %" in report.sentence
 
 
 def test_a_change_of_confidences_is_drift_in_its_window(reference):
     fine, other = stream(1000, seed=2)[0], stream(1000, sharp=0.4, seed=3)[0]
-    found = watch(reference, torch.cat([fine, other]), time=[1] * 1000 + [2] * 1000)
-    assert found.status == "drifting"
-    assert [bool(w.drifting) for w in found.windows] == [False, True]
-    assert "2: mean confidence is 0.77 in the rows of the fit and 0.56 in this window" in found.sentence
+    report = watch(reference, torch.cat([fine, other]), time=[1] * 1000 + [2] * 1000)
+    assert report.status == "drifting"
+    assert [bool(w.drifting) for w in report.windows] == [False, True]
+    assert "2: mean confidence is 0.77 in the rows of the fit and 0.56 in this window" in report.sentence
 
 
 def test_boasting_shows_in_the_slope_and_breaks_the_promise(reference):
     log_probs, y = stream(2000, sharp=0.6, boast=1 / 0.6, seed=4)  # looks the same, is wrong more often
     unlabelled = watch(reference, log_probs)
     assert unlabelled.status == "still valid"
-    found = watch(reference, log_probs, y)
-    assert found.status == "expired"
-    assert found.windows[0].slope.high < 1
-    assert found.risk.refuted_after <= found.risk.labels
-    assert "Stop deciding automatically" in found.sentence
-    assert json.loads(json.dumps(found.to_dict()))["status"] == "expired"
+    report = watch(reference, log_probs, y)
+    assert report.status == "expired"
+    assert report.windows[0].slope.high < 1
+    assert report.risk.refuted_after <= report.risk.labels
+    assert "Stop deciding automatically" in report.sentence
+    assert json.loads(json.dumps(report.to_dict()))["status"] == "expired"
 
 
 @pytest.mark.slow
@@ -138,10 +138,10 @@ def test_the_command_reads_the_calibrators_reference(tmp_path, reference):
 
 def test_labels_without_a_promise_are_not_denied(reference):
     log_probs, y = stream(3000, seed=1)
-    found = watch(reference_summary(stream(4000)[0]), log_probs, y)
-    assert found.risk is None
-    assert "against 3,000 labels" in found.reason
-    assert "--decision" in found.advice
+    report = watch(reference_summary(stream(4000)[0]), log_probs, y)
+    assert report.risk is None
+    assert "against 3,000 labels" in report.reason
+    assert "--decision" in report.advice
 
 
 def test_raw_scores_are_told_from_drift(tmp_path, reference):
@@ -158,9 +158,9 @@ def test_raw_scores_are_told_from_drift(tmp_path, reference):
 
 @pytest.mark.parametrize("module", [monitoring, windows, references, priors], ids=lambda m: m.__name__)
 def test_examples_say_what_happens(module):
-    found = doctest.testmod(module)
-    assert found.attempted > 0
-    assert found.failed == 0
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
 
 
 def test_time_orders_the_labels_and_the_windows(reference):
@@ -170,11 +170,11 @@ def test_time_orders_the_labels_and_the_windows(reference):
     approved = np.flatnonzero((conf >= reference["promise"]["threshold"]).numpy())
     y = pred.clone()
     y[approved[-40:]] = (pred[approved[-40:]] + 1) % 4  # the last rows are wrong, and the oldest
-    found = watch(reference, log_probs, y, np.arange(2000)[::-1])
+    report = watch(reference, log_probs, y, np.arange(2000)[::-1])
     plain = watch(reference, log_probs, y)
-    assert found.risk.refuted_after <= 10
+    assert report.risk.refuted_after <= 10
     assert plain.risk.refuted_after is None or plain.risk.refuted_after > 10
-    assert found.windows[0].name.startswith("0 ")
+    assert report.windows[0].name.startswith("0 ")
 
 
 def test_the_level_is_shared_by_the_windows(reference, monkeypatch):
@@ -253,10 +253,10 @@ def test_labelled_alerts_refute_the_expected_precision(queue):
     assert fine.status == "still valid"
     assert [w.alerts.sent for w in fine.windows] == [int((prob[time == k] > 0.4).sum()) for k in range(3)]
     y[(time == 2) & (prob > 0.4).numpy() & (rng.random(3000) < 0.7)] = 0
-    found = watch(reference, log_probs, y, time)
-    assert [bool(w.drifting) for w in found.windows] == [False, False, True]
-    assert found.windows[2].alerts.drift
-    assert "labelled alerts, expected 50 %" in found.reason
+    report = watch(reference, log_probs, y, time)
+    assert [bool(w.drifting) for w in report.windows] == [False, False, True]
+    assert report.windows[2].alerts.drift
+    assert "labelled alerts, expected 50 %" in report.reason
     y[time == 2] = -1
     assert watch(reference, log_probs, y, time).status == "still valid"
     with pytest.raises(ValueError, match="Run graphcal alerts again"):

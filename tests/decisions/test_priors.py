@@ -64,11 +64,11 @@ def test_intervals_hold_the_prior_and_the_count():
     held, times = 0, 8
     for k in range(times):
         (x, y), (x_new, y_new) = nodes(600, OLD, 10 + k), nodes(1000, NEW, 50 + k)
-        found = estimate_prior(posterior(x_new, OLD), posterior(x, OLD), y, draws=60, seed=k)
-        held += sum(one.low <= p <= one.high for one, p in zip(found.prior, NEW))
+        estimate = estimate_prior(posterior(x_new, OLD), posterior(x, OLD), y, draws=60, seed=k)
+        held += sum(one.low <= p <= one.high for one, p in zip(estimate.prior, NEW))
         seen = np.bincount(y_new, minlength=3)
-        held += sum(one.low <= n <= one.high for one, n in zip(found.count, seen))
-        assert found.nodes == 1000
+        held += sum(one.low <= n <= one.high for one, n in zip(estimate.count, seen))
+        assert estimate.nodes == 1000
     assert held >= 0.8 * 6 * times
 
 

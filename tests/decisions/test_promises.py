@@ -223,6 +223,8 @@ def test_masks_of_outputs():
     certify = torch.zeros(1200, dtype=torch.bool)
     free = out.graph.test_mask.nonzero().flatten()
     certify[free[torch.randperm(len(free), generator=torch.Generator().manual_seed(0))[:400]]] = True
-    found = [graphcal.decide(out, calibrate, certify=form(certify), max_error=0.1).approved for form in MASKS.values()]
-    assert found[0].any()
-    assert all(torch.equal(one, found[0]) for one in found)
+    approvals = [
+        graphcal.decide(out, calibrate, certify=form(certify), max_error=0.1).approved for form in MASKS.values()
+    ]
+    assert approvals[0].any()
+    assert all(torch.equal(one, approvals[0]) for one in approvals)

@@ -20,9 +20,9 @@ def test_intervals_hold_what_is_found(positive):
     for conf, wrong, certify in draws("two groups", "over-confident", 600, 200, times):
         log_probs, y = rows(conf, wrong)
         queue = review_queue(log_probs, y, torch.from_numpy(certify), 100, positive=positive, certainty=0.9)
-        found = int((y[queue.nodes] == 1).sum())
+        hits = int((y[queue.nodes] == 1).sum())
         total = int(((y == 1) & ~torch.from_numpy(certify)).sum())
-        inside += [queue.hits.low <= found <= queue.hits.high, queue.recall.low <= found / total <= queue.recall.high]
+        inside += [queue.hits.low <= hits <= queue.hits.high, queue.recall.low <= hits / total <= queue.recall.high]
     assert (inside / times >= 0.9 - 3.5 * np.sqrt(0.09 / times)).all()
 
 

@@ -15,9 +15,9 @@ def fraud(labels, seed=0, nodes=20_000):
     p = rng.beta(0.4, 9.0, nodes)
     y = torch.from_numpy((rng.random(nodes) < p).astype(np.int64))
     time = np.datetime64("2026-05-01") + (rng.random(nodes) * 180 * 86400).astype("timedelta64[s]")
-    chosen = torch.from_numpy(labels(p, time, rng))
+    labelled = torch.from_numpy(labels(p, time, rng))
     log_probs = torch.from_numpy(np.stack([1 - p, p], 1)).log()
-    return log_probs, torch.where(chosen, y, torch.full_like(y, -1)), time, p
+    return log_probs, torch.where(labelled, y, torch.full_like(y, -1)), time, p
 
 
 OCTOBER = np.datetime64("2026-10-01")

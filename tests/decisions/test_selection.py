@@ -12,8 +12,8 @@ TIMES = 1000
 def test_the_mean_false_discovery_rate_is_at_its_target(shape, says):
     shares = []
     for conf, wrong, certify in draws(shape, says, 900, 300, TIMES):
-        chosen = select_on_average(conf, wrong, certify, ~certify, 0.1)
-        shares.append(wrong[chosen].mean() if chosen.any() else 0.0)
+        selected = select_on_average(conf, wrong, certify, ~certify, 0.1)
+        shares.append(wrong[selected].mean() if selected.any() else 0.0)
     noise = np.std(shares) / np.sqrt(TIMES)
     assert np.mean(shares) <= 0.1 + 3.5 * noise
     if shape == "citation":
@@ -23,7 +23,7 @@ def test_the_mean_false_discovery_rate_is_at_its_target(shape, says):
 
 def test_the_threshold_form_and_the_p_values_agree():
     for conf, wrong, certify in draws("two groups", "calibrated", 400, 150, 20):
-        chosen = select_on_average(conf, wrong, certify, ~certify, 0.15)
+        selected = select_on_average(conf, wrong, certify, ~certify, 0.15)
         m, n = (~certify).sum(), certify.sum()
         fits = [
             t
@@ -31,7 +31,7 @@ def test_the_threshold_form_and_the_p_values_agree():
             if (m / (n + 1)) * (1 + (wrong & certify & (conf >= t)).sum()) / (~certify & (conf >= t)).sum() <= 0.15
         ]
         expected = ~certify & (conf >= min(fits, default=np.inf))
-        np.testing.assert_array_equal(chosen, expected)
+        np.testing.assert_array_equal(selected, expected)
 
 
 def test_p_values_and_the_step():
@@ -56,6 +56,6 @@ def test_ties_keep_the_rate():
         wrong = rng.random(900) < 1.1 * (1 - conf) + 0.05
         certify = np.zeros(900, bool)
         certify[rng.permutation(900)[:300]] = True
-        chosen = select_on_average(conf, wrong, certify, ~certify, 0.1)
-        shares.append(wrong[chosen].mean() if chosen.any() else 0.0)
+        selected = select_on_average(conf, wrong, certify, ~certify, 0.1)
+        shares.append(wrong[selected].mean() if selected.any() else 0.0)
     assert np.mean(shares) <= 0.1 + 3.5 * np.std(shares) / np.sqrt(TIMES)

@@ -22,7 +22,7 @@ def test_a_kept_promise_is_rarely_refuted_however_often_one_looks(risk):
 
 def test_a_broken_promise_is_found():
     rng = np.random.default_rng(1)
-    found = [labels_until_refuted(rng.random(400) < 0.15, 0.05, 0.05) for _ in range(200)]
-    assert np.mean([n is not None for n in found]) > 0.95
-    assert np.median([n for n in found if n]) < 150
+    labels = [labels_until_refuted(rng.random(400) < 0.15, 0.05, 0.05) for _ in range(200)]
+    assert np.mean([n is not None for n in labels]) > 0.95
+    assert np.median([n for n in labels if n]) < 150
     assert labels_until_refuted(np.zeros(500, bool), 0.05, 0.05) is None

@@ -25,12 +25,12 @@ def outputs(says, seed=0, nodes=900, classes=4):
 def test_coverage_is_what_is_promised(says, score):
     """Nodes are fixed, certification nodes drawn at random; the scores are computed once, before any draw."""
     log_probs, y, graph = outputs(says)
-    own = scores(log_probs, score, graph).gather(1, y[:, None])[:, 0].numpy()
+    true_scores = scores(log_probs, score, graph).gather(1, y[:, None])[:, 0].numpy()
     rng, covered = np.random.default_rng(0), []
     for _ in range(TIMES):
-        order = rng.permutation(len(own))
-        q = conformal_quantile(torch.from_numpy(own[order[:LABELS]]), 0.9)
-        covered.append(np.mean(own[order[LABELS:]] <= q))
+        order = rng.permutation(len(true_scores))
+        q = conformal_quantile(torch.from_numpy(true_scores[order[:LABELS]]), 0.9)
+        covered.append(np.mean(true_scores[order[LABELS:]] <= q))
     noise = np.std(covered) / np.sqrt(TIMES)
     assert np.mean(covered) >= 0.9 - 3.5 * noise
     assert np.mean(covered) <= 0.9 + 1 / (LABELS + 1) + 3.5 * noise
@@ -42,14 +42,14 @@ def test_the_sets_are_those_of_the_quantile():
     log_probs, y, graph = outputs(1.0)
     certify = torch.arange(900) % 5 == 0
     for score in ("thr", "aps", "daps"):
-        found = prediction_sets(log_probs, y, certify, 0.8, score, graph=graph)
+        sets = prediction_sets(log_probs, y, certify, 0.8, score, graph=graph)
         values = scores(log_probs, score, graph)
         q = conformal_quantile(values[certify].gather(1, y[certify, None])[:, 0], 0.8)
-        assert torch.equal(found.members, values <= q)
-        assert found.covered(y, ~certify) == pytest.approx(0.8, abs=0.08)
-    slices = found.covered_by(y, {"first": y == 0, "rest": y != 0})
+        assert torch.equal(sets.members, values <= q)
+        assert sets.covered(y, ~certify) == pytest.approx(0.8, abs=0.08)
+    slices = sets.covered_by(y, {"first": y == 0, "rest": y != 0})
     assert set(slices) == {"first", "rest"}
-    assert 0 < found.to_dict()["mean_size"] < 4
+    assert 0 < sets.to_dict()["mean_size"] < 4
 
 
 def test_every_class_has_its_coverage_by_class():

@@ -31,9 +31,9 @@ def decided(conf, wrong, certify, max_error, strata=None, future=False):
 def test_the_error_target_is_broken_as_rarely_as_promised(shape, says):
     broken, size = 0, 0
     for conf, wrong, certify in draws(shape, says, 600, 200, TIMES):
-        chosen = decided(conf, wrong, certify, 0.1)
-        broken += wrong[chosen].sum() > 0.1 * chosen.sum()
-        size += chosen.sum()
+        approved = decided(conf, wrong, certify, 0.1)
+        broken += wrong[approved].sum() > 0.1 * approved.sum()
+        size += approved.sum()
     assert broken / TIMES <= broken_at_most(RISK, TIMES)
     assert size > 0
 
@@ -45,11 +45,11 @@ def test_future_nodes_of_the_same_source():
     for _ in range(TIMES):
         right = SHAPES["citation"](rng, 600)
         wrong = rng.random(600) > right
-        chosen = nested_sets(right, wrong, np.arange(600) < 500, np.ones(600, bool))
-        last = certified_set(chosen, 0.05, RISK, future=True)
+        nested = nested_sets(right, wrong, np.arange(600) < 500, np.ones(600, bool))
+        last = certified_set(nested, 0.05, RISK, future=True)
         if last is not None:
             new = SHAPES["citation"](rng, 4000)
-            broken += np.mean(1 - new[new >= chosen.threshold[last]]) > 0.05
+            broken += np.mean(1 - new[new >= nested.threshold[last]]) > 0.05
     assert 0 < broken / TIMES <= broken_at_most(RISK, TIMES)
 
 
@@ -64,11 +64,11 @@ def test_strata_of_unequal_rates_keep_the_promise():
         conf, wrong = 0.95 + 0.01 * rng.random(NODES), rng.random(NODES) > right
         certify = np.zeros(NODES, bool)
         for h in (0, 1):
-            own = np.flatnonzero(stratum == h)
-            certify[rng.permutation(own)[: min(len(own) - 1, 300)]] = True
+            members = np.flatnonzero(stratum == h)
+            certify[rng.permutation(members)[: min(len(members) - 1, 300)]] = True
         for name, strata in (("strata", stratum), ("ignored", None)):
-            chosen = decided(conf, wrong, certify, 0.07, strata)
-            broken[name] += wrong[chosen].sum() > 0.07 * chosen.sum()
+            approved = decided(conf, wrong, certify, 0.07, strata)
+            broken[name] += wrong[approved].sum() > 0.07 * approved.sum()
     assert broken["strata"] / times <= broken_at_most(RISK, times)
     assert broken["ignored"] > broken["strata"]
 
@@ -79,8 +79,8 @@ def test_it_decides_more_than_sgr_and_the_naive_rule_breaks_its_promise(shape):
     for conf, wrong, certify in draws(shape, "calibrated", NODES, LABELS, times, seed=7):
         ours += decided(conf, wrong, certify, 0.05).sum()
         sgr += ((conf >= sgr_threshold(conf[certify], wrong[certify], 0.05, RISK)) & ~certify).sum()
-        chosen = (conf >= naive_threshold(conf[certify], wrong[certify], 0.05)) & ~certify
-        naive_broken += wrong[chosen].sum() > 0.05 * chosen.sum()
+        approved = (conf >= naive_threshold(conf[certify], wrong[certify], 0.05)) & ~certify
+        naive_broken += wrong[approved].sum() > 0.05 * approved.sum()
     if shape == "citation":  # where not nearly everything can be decided anyway
         assert ours >= 1.3 * sgr
         assert naive_broken / times > 0.3
@@ -123,8 +123,8 @@ def adversarial(f, rate, shape, times, labels=200, max_error=0.1):
         wrong = rng.random(nodes) < chance
         certify = np.zeros(nodes, bool)
         certify[rng.choice(nodes, labels, replace=False)] = True
-        chosen = decided(conf, wrong, certify, max_error)
-        broken += chosen.any() and wrong[chosen].mean() > max_error
+        approved = decided(conf, wrong, certify, max_error)
+        broken += approved.any() and wrong[approved].mean() > max_error
     return broken / times
 
 

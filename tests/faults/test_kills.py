@@ -68,10 +68,10 @@ def test_a_disk_that_takes_little_is_noticed_before_the_work(tmp_path: Path) -> 
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
         "try:\n    check_writable(sys.argv[1])\nexcept ValueError as fault:\n    print(fault)\n"
     )
-    said = subprocess.run(
+    message = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, text=True, check=True
     ).stdout
-    assert f"cannot write to {tmp_path / 'out'}: File too large" in said
+    assert f"cannot write to {tmp_path / 'out'}: File too large" in message
     assert not (tmp_path / "out").exists()
 
 

@@ -64,11 +64,11 @@ def commands_on(page):
 @pytest.mark.parametrize("page", [p for p in [*PAGES, *EXAMPLES] if commands_on(p)], ids=lambda p: p.name)
 def test_commands_on_the_page_have_the_options_they_name(page):
     group = typer.main.get_command(app)
-    known = {name: group.get_command(None, name) for name in group.list_commands(None)}
+    commands = {name: group.get_command(None, name) for name in group.list_commands(None)}
     for line in commands_on(page):
         _, name, *rest = line.split()
-        assert name in known, line
-        options = {opt for one in known[name].params for opt in [*one.opts, *one.secondary_opts]} | {"--help", "-h"}
+        assert name in commands, line
+        options = {opt for one in commands[name].params for opt in [*one.opts, *one.secondary_opts]} | {"--help", "-h"}
         for word in rest:
             if re.match(r"--?[a-z]", word):
                 assert word.split("=")[0].rstrip(",;.:)") in options, line

@@ -20,7 +20,7 @@ def test_serving_one_node_is_serving_the_graph(capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "line"),
     [
         ("your_model", "the shipped model says the same of 332"),
         ("rare_class", "graph-scaling: in fact "),
@@ -29,8 +29,8 @@ def test_serving_one_node_is_serving_the_graph(capsys):
         ("warehouse_table", "│ labelled │   975 │"),
     ],
 )
-def test_the_example_runs_as_a_script(name, said, tmp_path):
+def test_the_example_runs_as_a_script(name, line, tmp_path):
     command = [sys.executable, EXAMPLES / f"{name}.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert said in done.stdout
+    assert line in done.stdout

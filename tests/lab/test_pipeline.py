@@ -46,29 +46,29 @@ def calibrated_probabilities(path):
 def test_everything_saved_and_shown_is_of_the_chosen_method(calibrators, tmp_path):
     graph, training = random_graph(nodes=600, train=60, val=200), graphcal.lab.Training(epochs=20, hidden_channels=8)
     results = graphcal.lab.run(graph, calibrators=calibrators, seeds=[0], training=training)
-    chosen = results.chosen_method
-    assert chosen == ("ts" if len(calibrators) == 1 else "graph-scaling")
+    method = results.chosen_method
+    assert method == ("ts" if len(calibrators) == 1 else "graph-scaling")
     results.save(tmp_path)
     restored = graphcal.restore(tmp_path / "calibrator.safetensors")
-    recipe = graphcal.CALIBRATORS[chosen]()
+    recipe = graphcal.CALIBRATORS[method]()
     settings = published("cagcn", "gcn", None, 20)
     out = graphcal.lab.train(graph, settings.backbone, training, [0])[0].outputs
     assert type(restored) is type(recipe.fit(out, on=graph.val_mask))
     expected = restored(out).exp().double()
     assert torch.allclose(calibrated_probabilities(tmp_path / "calibrated.parquet").double(), expected, atol=1e-6)
 
-    record, title = results.record, results.record["methods"][chosen]["title"]
-    assert record["map"]["after"] == chosen
+    record, title = results.record, results.record["methods"][method]["title"]
+    assert record["map"]["after"] == method
     assert title in results.verdict
     assert title in results.decision
-    assert dict(results.summary)["Chosen method"].startswith(f"{chosen} (")
+    assert dict(results.summary)["Chosen method"].startswith(f"{method} (")
     card = graphcal.reports.model_card(record)
     assert f"# gcn on your graph, {title}" in card
     assert results.decision in card
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     start = page.index('id="decider"')
     decider = page[start : page.index("</select>", start)]
-    assert f'value="{chosen}" selected' in decider
+    assert f'value="{method}" selected' in decider
     assert results.reference == {**reference_summary(restored(out)[~graph.train_mask]), **promise_in(results.reference)}
 
 

@@ -30,8 +30,8 @@ GROUP = "graphcal.calibrators"
 
 RESTORE = """
 import sys
-path, place = sys.argv[1:]
-sys.path.insert(0, place)
+path, folder = sys.argv[1:]
+sys.path.insert(0, folder)
 import graphcal
 names = graphcal.CALIBRATORS
 print("margin-scaling" in names, names["margin-scaling"].__module__, type(graphcal.restore(path)).__name__)
@@ -43,8 +43,8 @@ def installed(tmp_path) -> str:
     """The example package as an installer leaves it: the module, and the metadata its pyproject.toml asks for."""
     package = EXAMPLES / "calibrator_plugin"
     project = tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    place = tmp_path / "site"
-    metadata = place / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    folder = tmp_path / "site"
+    metadata = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
@@ -52,8 +52,8 @@ def installed(tmp_path) -> str:
     points = project["entry-points"][GROUP]
     lines = [f"[{GROUP}]", *(f"{name} = {value}" for name, value in points.items())]
     (metadata / "entry_points.txt").write_text("\n".join(lines))
-    (place / "margin_scaling.py").write_text((package / "margin_scaling.py").read_text(encoding="utf-8"))
-    return str(place)
+    (folder / "margin_scaling.py").write_text((package / "margin_scaling.py").read_text(encoding="utf-8"))
+    return str(folder)
 
 
 @pytest.mark.slow
@@ -67,8 +67,8 @@ def test_the_example_package_is_found_fits_saves_and_comes_back(installed, tmp_p
     assert torch.equal(fitted(out).argmax(-1), out.pred)
     path = saving.save(fitted, tmp_path / "margin.safetensors")
     elsewhere = [sys.executable, "-c", RESTORE, str(path), installed]  # a process that has not imported the package
-    found = subprocess.run(elsewhere, check=True, capture_output=True, text=True).stdout
-    assert found.split() == ["True", "margin_scaling", "MarginScale"]
+    output = subprocess.run(elsewhere, check=True, capture_output=True, text=True).stdout
+    assert output.split() == ["True", "margin_scaling", "MarginScale"]
 
 
 def test_our_own_names_cannot_be_taken_over_and_unknown_ones_list_the_choices(monkeypatch):

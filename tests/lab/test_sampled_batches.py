@@ -28,12 +28,12 @@ def trained():
 
 def served(model, data, fanouts, nodes):
     """What a calibrated model says of these nodes, batch by batch."""
-    said = torch.empty(len(nodes), int(data.num_classes))
+    log_probs = torch.empty(len(nodes), int(data.num_classes))
     for batch in NeighborSampler(data, fanouts, 500, nodes):
         seeds = batch.batch_size
         with torch.no_grad():
-            said[batch.input_id] = model(batch.x, batch.edge_index, n_id=batch.n_id)[:seeds]
-    return said
+            log_probs[batch.input_id] = model(batch.x, batch.edge_index, n_id=batch.n_id)[:seeds]
+    return log_probs
 
 
 @pytest.mark.parametrize("fanouts", [(5, 5), (10, 10)])
@@ -90,8 +90,8 @@ def test_a_batch_is_recognised_as_a_data_by_its_edges_and_by_n_id(trained):
         torch.testing.assert_close(without(batch.x, batch.edge_index, n_id=batch.n_id), plain)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        said = calibrated(batch.x, batch.edge_index, n_id=batch.n_id)
-    torch.testing.assert_close(said, scar.log_probs(logits, table[batch.n_id]))
+        log_probs = calibrated(batch.x, batch.edge_index, n_id=batch.n_id)
+    torch.testing.assert_close(log_probs, scar.log_probs(logits, table[batch.n_id]))
 
 
 class TakesData(GraphSAGE):

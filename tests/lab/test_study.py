@@ -217,10 +217,10 @@ def test_every_other_way_says_it_too():
     graph, y = out.graph.clone(), out.graph.y
     graph.test_mask = graph.test_mask | graph.train_mask
     graph.x = torch.randn(len(y), 5)
-    said = f"{int(graph.train_mask.sum())} test nodes are also in train_mask"
-    with pytest.warns(UserWarning, match=said):
+    message = f"{int(graph.train_mask.sum())} test nodes are also in train_mask"
+    with pytest.warns(UserWarning, match=message):
         Outputs(out.logits, graph)
-    with pytest.warns(UserWarning, match=said):
+    with pytest.warns(UserWarning, match=message):
         observe(torch.nn.Linear(5, out.num_classes), graph, call=lambda model, data: model(data.x))
     with pytest.warns(UserWarning, match="on shares 3 nodes with test_mask: their labels are fitted on"):
         TemperatureScaling().fit(
@@ -234,5 +234,7 @@ def test_masks_that_are_apart_are_not_remarked_on(recwarn):
     out = model_outputs()
     study = Study.of([out], {"none": Uncalibrated()}, on=out.graph.val_mask)
     study.measure(out.graph.test_mask)
-    said = [str(one.message) for one in recwarn]
-    assert not [one for one in said if "test nodes are also" in one or "measured nodes" in one or "test_mask" in one]
+    messages = [str(one.message) for one in recwarn]
+    assert not [
+        one for one in messages if "test nodes are also" in one or "measured nodes" in one or "test_mask" in one
+    ]

@@ -44,10 +44,10 @@ def dense(problem: Problem) -> Tensor:
     """X (n, C, K) with every column of mean square 1, written down."""
     design, classes = problem.design, problem.classes
     shared = [f[j] * field for field, f, _ in design.blocks() for j in range(len(f))]
-    own = [torch.zeros_like(design.fields[0]) for _ in range(classes * len(design.x))]
-    for k, column in enumerate(own):
+    per_class = [torch.zeros_like(design.fields[0]) for _ in range(classes * len(design.x))]
+    for k, column in enumerate(per_class):
         column[k // len(design.x)] = design.x[k % len(design.x)]
-    terms = torch.stack([*shared, *own], -1).transpose(0, 1)  # (n, C, K)
+    terms = torch.stack([*shared, *per_class], -1).transpose(0, 1)  # (n, C, K)
     return terms / problem.size
 
 
@@ -204,8 +204,8 @@ def test_uncertainty_equals_that_of_explicit_matrices(classes):
     t, inverse = fit.solve(problem, problem.start, ridge)
     terms = dense(problem)
     explicit = terms @ inverse @ terms.mT / 60
-    for nodes, own in problem.covariances(inverse):
-        torch.testing.assert_close(own.double(), explicit[nodes], atol=1e-5, rtol=1e-4)
+    for nodes, covariance in problem.covariances(inverse):
+        torch.testing.assert_close(covariance.double(), explicit[nodes], atol=1e-5, rtol=1e-4)
     pairs = [(c, k) for c in range(classes) for k in range(classes) if c != k]
     by_hand = sum(explicit[:, c, c] + explicit[:, k, k] - 2 * explicit[:, c, k] for c, k in pairs) / len(pairs)
     forms = fit.variance_forms(problem, inverse)

@@ -157,8 +157,8 @@ def test_without_the_guard_predictions_can_change_and_the_guard_counts_them():
 def test_a_fit_never_raises_validation_nll_and_keeps_predictions(graph, recipe, sharpness):
     out = linear_outputs(graph, noise=1.5, sharpness=sharpness)
     fitted = recipe.fit(out, graph.val_mask)
-    own = float(torch.nn.functional.cross_entropy(out.logits[graph.val_mask], graph.y[graph.val_mask]))
-    assert val_nll(fitted, out, graph.val_mask) <= own + 1e-9
+    before = float(torch.nn.functional.cross_entropy(out.logits[graph.val_mask], graph.y[graph.val_mask]))
+    assert val_nll(fitted, out, graph.val_mask) <= before + 1e-9
     assert torch.equal(fitted(out).argmax(-1), out.pred)
     assert torch.equal(fitted(out)[graph.train_mask], out.logits.log_softmax(-1)[graph.train_mask])
 

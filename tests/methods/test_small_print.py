@@ -40,8 +40,8 @@ def test_platt_applies_slope_and_bias() -> None:
     logits = torch.tensor([[1.0, 0.0, -1.0]])
     slope, bias = torch.tensor([1.0, 2.0, 0.5]), torch.tensor([0.0, 3.0, 0.0])
     expected = logsigmoid(slope * log_odds(logits) + bias).log_softmax(-1)
-    found = Sigmoids(num_classes=3, slope=slope, bias=bias).log_probs(logits, torch.empty(1, 0))
-    torch.testing.assert_close(found, expected)
+    log_probs = Sigmoids(num_classes=3, slope=slope, bias=bias).log_probs(logits, torch.empty(1, 0))
+    torch.testing.assert_close(log_probs, expected)
 
 
 def test_a_side_with_few_fitting_nodes_shares_the_weight_of_the_other() -> None:

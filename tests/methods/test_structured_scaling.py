@@ -53,5 +53,5 @@ def test_a_sure_and_wrong_model_keeps_finite_loss():
     graph = random_graph(nodes=300, train=30, val=150)
     logits = torch.zeros(300, 4)
     logits[torch.arange(300), (graph.y + 1) % 4] = 1e4
-    said = StructuredMatrixScaling().fit(with_logits(logits, graph), graph.val_mask)(with_logits(logits, graph))
-    assert torch.isfinite(said).all()
+    log_probs = StructuredMatrixScaling().fit(with_logits(logits, graph), graph.val_mask)(with_logits(logits, graph))
+    assert torch.isfinite(log_probs).all()

@@ -10,21 +10,21 @@ from graphcal.metrics.comparison import sampling_errors, seed_noise, terms
 
 def pairs(scale_a, scale_b, simulations, N=1000):
     """ECE and the comparison of two temperatures on fresh nodes each time."""
-    g, found = torch.Generator().manual_seed(4), []
+    g, drawn = torch.Generator().manual_seed(4), []
     for _ in range(simulations):
         z = 2 * torch.randn(N, 5, generator=g, dtype=torch.float64)
         y = torch.multinomial(z.softmax(1), 1, generator=g)[:, 0]
         a, b = (scale_a * z).log_softmax(1), (scale_b * z).log_softmax(1)
-        found.append((ece(a, y) - ece(b, y), compare(a, b, y, draws=200, generator=g)))
-    return found
+        drawn.append((ece(a, y) - ece(b, y), compare(a, b, y, draws=200, generator=g)))
+    return drawn
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("a", "b"), [(1.0, 1.08), (0.6, 1.0), (0.8, 1.3)])
 def test_intervals_cover_the_expected_difference(a, b):
-    found = pairs(a, b, 600)
-    expected = sum(d for d, _ in found) / len(found)
-    assert 0.9 <= sum(c.low <= expected <= c.high for _, c in found) / len(found) <= 0.99
+    drawn = pairs(a, b, 600)
+    expected = sum(d for d, _ in drawn) / len(drawn)
+    assert 0.9 <= sum(c.low <= expected <= c.high for _, c in drawn) / len(drawn) <= 0.99
 
 
 @pytest.mark.slow
@@ -93,9 +93,9 @@ def test_holm_by_hand():
 def test_many_methods_are_corrected_together():
     y = predictions(1500)[1]
     methods = {name: [predictions(1500, scale=s)[0]] for name, s in (("none", 0.6), ("a", 1.0), ("b", 0.61))}
-    found = compare_all(methods, "none", y)
-    assert set(found) == {"a", "b"}
-    assert found["a"].p >= compare(methods["a"], methods["none"], y).p
+    compared = compare_all(methods, "none", y)
+    assert set(compared) == {"a", "b"}
+    assert compared["a"].p >= compare(methods["a"], methods["none"], y).p
     with pytest.raises(ValueError, match="against must be one of none, a, b, got 'ts'"):
         compare_all(methods, "ts", y)
 

@@ -70,7 +70,7 @@ def test_errors_of_many_nodes_are_drawn_as_those_of_few(monkeypatch: pytest.Monk
 def test_the_squares_of_a_bin_are_those_of_its_nodes() -> None:
     generator = torch.Generator().manual_seed(1)
     log_probs, y = torch.randn(80, 3, generator=generator).log_softmax(-1), torch.randint(3, (80,), generator=generator)
-    found, (top, pred) = reliability(log_probs, y, bins=5), log_probs.double().exp().max(1)
+    bins, (top, pred) = reliability(log_probs, y, bins=5), log_probs.double().exp().max(1)
     right = (pred == y).double()
-    assert float(found.square.sum()) == pytest.approx(float((right - top).square().sum()))
-    assert float(found.variance.sum()) == pytest.approx(float((top * (1 - top)).sum()))
+    assert float(bins.square.sum()) == pytest.approx(float((right - top).square().sum()))
+    assert float(bins.variance.sum()) == pytest.approx(float((top * (1 - top)).sum()))

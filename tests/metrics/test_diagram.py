@@ -46,11 +46,11 @@ def test_clopper_pearson_at_the_ends():
 def test_a_diagram_of_seeds_counts_every_node_once_and_its_ece_is_the_mean():
     y = predictions(600)[1]
     seeds = [predictions(600, scale=s)[0] for s in (0.5, 0.7, 0.9)]
-    found = diagram_of([outcomes(lp, y) for lp in seeds], 20, "equal-width")
-    assert found.reliability.nodes == 600
-    assert found.ece == pytest.approx(sum(ece(lp, y) for lp in seeds) / 3, abs=1e-15)
+    diagram = diagram_of([outcomes(lp, y) for lp in seeds], 20, "equal-width")
+    assert diagram.reliability.nodes == 600
+    assert diagram.ece == pytest.approx(sum(ece(lp, y) for lp in seeds) / 3, abs=1e-15)
     assert diagram_of([outcomes(seeds[0], y)], 20, "equal-width").ece == ece(seeds[0], y)
-    plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    plain = json.loads(json.dumps(diagram.to_dict(), allow_nan=False))
     assert plain["convention"] == "20 equal-width bins (lo, hi], 0 and 1 included"
     assert sum(plain["count"]) == pytest.approx(600, abs=1e-2)
 
@@ -58,5 +58,5 @@ def test_a_diagram_of_seeds_counts_every_node_once_and_its_ece_is_the_mean():
 def test_equal_mass_edges_are_those_of_all_seeds_together():
     y = predictions(500)[1]
     seeds = [predictions(500, scale=s)[0] for s in (0.5, 1.5)]
-    found = diagram_of([outcomes(lp, y) for lp in seeds], 10, "equal-mass")
-    assert found.reliability.count.tolist() == pytest.approx([50] * 10)
+    diagram = diagram_of([outcomes(lp, y) for lp in seeds], 10, "equal-mass")
+    assert diagram.reliability.count.tolist() == pytest.approx([50] * 10)

@@ -96,12 +96,12 @@ def test_debiasing_removes_bias(offset, left):
 
 def rejected(shape, offset, simulations, statistic="cumulative"):
     g = torch.Generator().manual_seed(11)
-    found = 0
+    rejections = 0
     for _ in range(simulations):
         conf = confidences(shape, 1000, g) * 0.9 + 0.05
         data = binary(conf, draw(conf - offset, g))
-        found += calibration_test(*data, statistic, draws=99, generator=g).p <= 0.05
-    return found / simulations
+        rejections += calibration_test(*data, statistic, draws=99, generator=g).p <= 0.05
+    return rejections / simulations
 
 
 @pytest.mark.slow_cases("even", "high")
@@ -128,9 +128,9 @@ def test_an_unknown_statistic_is_refused():
 
 
 def test_p_is_never_zero_and_says_how_many_draws_it_had():
-    found = calibration_test(*binary(torch.full((500,), 0.9, dtype=torch.float64), torch.zeros(500)), draws=99)
-    assert found.p == pytest.approx(0.01)
-    assert found.to_dict()["draws"] == 99
+    test = calibration_test(*binary(torch.full((500,), 0.9, dtype=torch.float64), torch.zeros(500)), draws=99)
+    assert test.p == pytest.approx(0.01)
+    assert test.to_dict()["draws"] == 99
 
 
 @pytest.mark.slow_cases("ece")
@@ -183,6 +183,6 @@ def test_a_model_that_is_certain_and_right_is_calibrated_however_many_nodes():
 def test_deviations_of_cells_are_those_of_their_nodes():
     g = torch.Generator().manual_seed(0)
     conf, cell = confidences("even", 3000, g), torch.randint(7, (3000,), generator=g) * (torch.arange(3000) > 900)
-    found = abs_deviations(conf, cell, 8)
+    deviations = abs_deviations(conf, cell, 8)
     for k in range(8):
-        assert float(found[k]) == pytest.approx(mean_abs_deviation(conf[cell == k]), abs=1e-12)
+        assert float(deviations[k]) == pytest.approx(mean_abs_deviation(conf[cell == k]), abs=1e-12)

@@ -145,13 +145,13 @@ def test_the_interval_holds_the_measured_error_when_it_is_large():
 @pytest.mark.parametrize("error", [0.113, 0.036, 0.023, 0.0])
 def test_the_estimate_of_the_true_error_is_right_where_ece_minus_floor_is_not(error):
     """1,000 nodes in 20 bins, over-confident by `error`: medians over 120 draws."""
-    g, found, naive = torch.Generator().manual_seed(1), [], []
+    g, estimates, naive = torch.Generator().manual_seed(1), [], []
     for _ in range(120):
         conf = 0.5 + 0.45 * torch.rand(1000, generator=g, dtype=torch.float64)
         log_probs, y = binary(conf, draw(conf - error, g))
-        found.append(true_error(log_probs, y, draws=200, generator=g))
+        estimates.append(true_error(log_probs, y, draws=200, generator=g))
         naive.append(ece(log_probs, y) - ece_floor(log_probs))
-    median = float(torch.tensor(found).median())
+    median = float(torch.tensor(estimates).median())
     assert median == pytest.approx(error, abs=0.006)
     if error > 0:
         assert float(torch.tensor(naive).median()) < error - 0.01

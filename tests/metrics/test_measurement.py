@@ -45,10 +45,10 @@ def test_fields_are_the_functions(measured, name):
 
 def test_everything_fits_in_json(measured):
     plain = json.loads(json.dumps(measured[3].to_dict()))
-    chosen = plain["binnings"][plain["bins"]]
-    assert chosen["convention"] == "20 equal-width bins (lo, hi], 0 and 1 included"
+    binning = plain["binnings"][plain["bins"]]
+    assert binning["convention"] == "20 equal-width bins (lo, hi], 0 and 1 included"
     assert plain["ece_excess"]["mean"] == pytest.approx(plain["ece"]["mean"] - plain["ece_floor"]["mean"])
-    assert sum(chosen["count"]) == plain["nodes"]
+    assert sum(binning["count"]) == plain["nodes"]
     assert {s["by"] for s in plain["slices"]} >= {"degree", "predicted class", "distance from training"}
 
 

@@ -30,18 +30,18 @@ def simple(nodes, labels, rng):
 
 def p_values(times, nodes=1500, labels=150, design="simple", seed=0):
     rng = np.random.default_rng(seed)
-    found = []
+    values = []
     for _ in range(times):
         columns = rows(nodes, 3, rng)
         if design == "simple":
-            found.append(compared(columns, simple(nodes, labels, rng)).p)
+            values.append(compared(columns, simple(nodes, labels, rng)).p)
             continue
         chance = np.where(columns["confidence"] > 0.7, 0.3, 0.03)
         groups = (chance > 0.1).astype(int)
         mask = rng.random(nodes) < chance
         extra = {"inclusion": chance} if design == "inclusion" else {"strata": groups}
-        found.append(compared(columns, mask, **extra).p)
-    return np.array(found)
+        values.append(compared(columns, mask, **extra).p)
+    return np.array(values)
 
 
 @pytest.mark.slow

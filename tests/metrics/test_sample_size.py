@@ -13,8 +13,8 @@ from graphcal.metrics.floor import limit_in_bins
 def test_nodes_needed_gives_the_promised_power():
     """At the number of nodes it names, the difference is found nine times in ten."""
     c = pairs(0.8, 1.0, 1, N=2000)[0][1]
-    found = pairs(0.8, 1.0, 60, N=2000)
-    expected, sd = sum(d for d, _ in found) / 60, sum(c.sd for _, c in found) / 60
+    drawn = pairs(0.8, 1.0, 60, N=2000)
+    expected, sd = sum(d for d, _ in drawn) / 60, sum(c.sd for _, c in drawn) / 60
     needed = nodes_needed(expected, sd, 2000)
     assert needed < 2000
     again = pairs(0.8, 1.0, 100, N=needed)
@@ -55,6 +55,6 @@ def test_the_label_limit_is_what_the_right_calibrator_shows():
 def test_the_limit_can_be_read_off_a_reliability_diagram():
     log_probs, y = predictions(5000)
     bins = reliability(log_probs, y, 20).to_dict()
-    found = limit_in_bins(bins["count"], bins["confidence"], 500)
-    assert found == pytest.approx(label_limit(log_probs, 500).measured, rel=0.01)
-    assert limit_in_bins(bins["count"], bins["confidence"], 2000) < found  # more labels, a lower limit
+    limit = limit_in_bins(bins["count"], bins["confidence"], 500)
+    assert limit == pytest.approx(label_limit(log_probs, 500).measured, rel=0.01)
+    assert limit_in_bins(bins["count"], bins["confidence"], 2000) < limit  # more labels, a lower limit

@@ -23,9 +23,9 @@ def test_an_ece_has_one_value_to_the_last_bit(dtype, bins):
     assert metrics.ece(log_probs, y, bins) == expected
     assert score(log_probs, y, bins).ece == expected
     assert diagram_of([outcomes(log_probs, y)], bins, "equal-width").ece == expected
-    found = evaluate(log_probs, y, bins=bins, draws=20, thorough=False)
-    assert (found.ece, found.diagrams[0].ece) == (expected, expected)
-    record = json.loads(json.dumps(found.to_dict()))
+    evaluation = evaluate(log_probs, y, bins=bins, draws=20, thorough=False)
+    assert (evaluation.ece, evaluation.diagrams[0].ece) == (expected, expected)
+    record = json.loads(json.dumps(evaluation.to_dict()))
     assert record["ece"]["mean"] == record["ece"]["values"][0] == expected
     assert record["binnings"][record["bins"]]["ece"] == expected
 
@@ -45,17 +45,17 @@ def test_confidence_is_the_same_in_the_pass_over_rows_and_in_tensors():
 
 def test_scores_are_the_functions_one_by_one():
     log_probs, y = predictions(800, scale=0.6)
-    found = score(log_probs, y)
+    scores = score(log_probs, y)
     for key in SCORES:
         if key in ("confidence", "confidence_right", "confidence_wrong", "ece_excess", "worst_slice"):
             continue
         f = metrics.coverage_at if key == "coverage_at_5" else getattr(metrics, key)
         value = f(log_probs) if key == "ece_floor" else f(log_probs, y)
-        assert getattr(found, key) == pytest.approx(value, abs=1e-12), key
-    assert found.ece_excess == found.ece - found.ece_floor
+        assert getattr(scores, key) == pytest.approx(value, abs=1e-12), key
+    assert scores.ece_excess == scores.ece - scores.ece_floor
     conf, right = outcomes(log_probs, y)
     pred = log_probs.argmax(1)
-    assert found.worst_slice == worst_gap(conf, right, [pred])
+    assert scores.worst_slice == worst_gap(conf, right, [pred])
     halves = [(torch.arange(800) < 400).long()]
     assert score(log_probs, y, cuts=halves).worst_slice == worst_gap(conf, right, [pred, *halves])
     assert set(SCORES) <= set(METRICS)
@@ -63,20 +63,20 @@ def test_scores_are_the_functions_one_by_one():
 
 def test_confidence_is_parted_by_right_and_wrong():
     log_probs, y = binary(torch.tensor([0.9, 0.6, 0.8, 0.7]), torch.tensor([1.0, 0.0, 1.0, 0.0]))
-    found = score(log_probs, y)
-    assert found.confidence_right == pytest.approx((0.9 + 0.8) / 2)
-    assert found.confidence_wrong == pytest.approx((0.6 + 0.7) / 2)
-    assert found.signed_gap == pytest.approx(0.5 - 0.75)
-    assert found.overconfidence + found.underconfidence == pytest.approx(found.ece)
-    assert found.auroc == 1
+    scores = score(log_probs, y)
+    assert scores.confidence_right == pytest.approx((0.9 + 0.8) / 2)
+    assert scores.confidence_wrong == pytest.approx((0.6 + 0.7) / 2)
+    assert scores.signed_gap == pytest.approx(0.5 - 0.75)
+    assert scores.overconfidence + scores.underconfidence == pytest.approx(scores.ece)
+    assert scores.auroc == 1
 
 
 def test_what_does_not_exist_is_null():
-    found = score(*binary(torch.full((5,), 0.9), torch.ones(5)))
-    assert math.isnan(found.auroc)
-    assert math.isnan(found.confidence_wrong)
-    assert found.to_dict()["auroc"] is None
-    json.dumps(found.to_dict(), allow_nan=False)
+    scores = score(*binary(torch.full((5,), 0.9), torch.ones(5)))
+    assert math.isnan(scores.auroc)
+    assert math.isnan(scores.confidence_wrong)
+    assert scores.to_dict()["auroc"] is None
+    json.dumps(scores.to_dict(), allow_nan=False)
 
 
 def test_the_mean_over_seeds_is_taken_score_by_score():

@@ -48,9 +48,9 @@ def test_excess_is_over_the_best_order_of_the_same_predictions():
     right = draw(conf, g)
     best = float((1 - right.sort(descending=True).values).cumsum(0).div(torch.arange(1, 501)).mean())
     assert oracle_aurc(500, float((1 - right).sum())) == pytest.approx(best, abs=1e-12)
-    found = metrics.eaurc(*binary(conf, right))
-    assert found == pytest.approx(float(risks(conf, right).mean()) - best, abs=1e-12)
-    assert found > 0.01
+    excess = metrics.eaurc(*binary(conf, right))
+    assert excess == pytest.approx(float(risks(conf, right).mean()) - best, abs=1e-12)
+    assert excess > 0.01
 
 
 def test_the_best_order_has_no_excess_and_its_area_is_the_known_limit():

@@ -26,9 +26,9 @@ def confident(y, conf, right_share, generator):
 def test_every_grouping_covers_every_node_once(graph):
     g = torch.Generator().manual_seed(0)
     log_probs = confident(graph.y, torch.full((1200,), 0.8, dtype=torch.float64), 0.8, g)
-    found = measure_slices(log_probs, graph.y, graph.test_mask, structure(graph))
-    for by in {s.by for s in found}:
-        assert sum(s.nodes for s in found if s.by == by) == int(graph.test_mask.sum()), by
+    slices = measure_slices(log_probs, graph.y, graph.test_mask, structure(graph))
+    for by in {s.by for s in slices}:
+        assert sum(s.nodes for s in slices if s.by == by) == int(graph.test_mask.sum()), by
 
 
 def test_figures_of_a_group_by_hand(graph):
@@ -36,9 +36,9 @@ def test_figures_of_a_group_by_hand(graph):
     log_probs = confident(graph.y, torch.full((1200,), 0.8, dtype=torch.float64), 0.6, g)
     facts = structure(graph)
     two = next(s for s in measure_slices(log_probs, graph.y, graph.test_mask, facts) if s.group == "2 hops")
-    own = graph.test_mask & (facts.hops == 2)
-    right = float((log_probs.argmax(1) == graph.y)[own].double().mean())
-    assert two.nodes == int(own.sum())
+    group = graph.test_mask & (facts.hops == 2)
+    right = float((log_probs.argmax(1) == graph.y)[group].double().mean())
+    assert two.nodes == int(group.sum())
     assert (two.accuracy, two.confidence) == (pytest.approx(right), pytest.approx(0.8))
     assert two.signed_gap == pytest.approx(right - 0.8)
     assert two.signed_gap_low < two.signed_gap < two.signed_gap_high
@@ -56,17 +56,17 @@ def test_the_group_that_is_off_is_named(graph):
 def test_a_calibrated_model_has_no_group_far_off(graph):
     g, facts = torch.Generator().manual_seed(2), structure(graph)
     conf = 0.5 + 0.4 * torch.rand(1200, generator=g, dtype=torch.float64)
-    found = measure_slices(confident(graph.y, conf, conf, g), graph.y, graph.test_mask, facts)
-    ordered = [s for s in found if s.by in ("degree", "distance from training")]
+    slices = measure_slices(confident(graph.y, conf, conf, g), graph.y, graph.test_mask, facts)
+    ordered = [s for s in slices if s.by in ("degree", "distance from training")]
     assert all(max(s.signed_gap_low, -s.signed_gap_high) < 0.03 for s in ordered)  # nothing is certainly off
 
 
 def test_right_and_wrong_are_never_the_worst(graph):
     g, facts = torch.Generator().manual_seed(2), structure(graph)
     conf = torch.full((1200,), 0.7, dtype=torch.float64)
-    found = measure_slices(confident(graph.y, conf, conf, g), graph.y, graph.test_mask, facts)
-    assert {s.group for s in found if s.by == "outcome"} == {"right", "wrong"}
-    named = worst_slice(found)
+    slices = measure_slices(confident(graph.y, conf, conf, g), graph.y, graph.test_mask, facts)
+    assert {s.group for s in slices if s.by == "outcome"} == {"right", "wrong"}
+    named = worst_slice(slices)
     assert named is None or named.by != "outcome"
 
 
@@ -87,9 +87,9 @@ def test_small_classes_are_flagged():
     graph = random_graph(nodes=200, classes=4, train=40, val=100)
     g = torch.Generator().manual_seed(0)
     conf = torch.full((200,), 0.8, dtype=torch.float64)
-    found = measure_slices(confident(graph.y, conf, 0.8, g), graph.y, graph.test_mask, structure(graph))
-    assert all(s.small for s in found if s.by == "predicted class")
-    assert all(s.nodes < 30 for s in found if s.small)
+    slices = measure_slices(confident(graph.y, conf, 0.8, g), graph.y, graph.test_mask, structure(graph))
+    assert all(s.small for s in slices if s.by == "predicted class")
+    assert all(s.nodes < 30 for s in slices if s.small)
 
 
 def test_seeds_are_pooled_but_nodes_count_once(graph):
@@ -111,11 +111,11 @@ def test_changed_nodes_are_those_that_moved_most(graph):
     moved = conf.clone()
     moved[graph.test_mask.nonzero()[:3, 0]] = torch.tensor([0.99, 0.98, 0.97], dtype=torch.float64)
     after = confident(graph.y, moved, 0.7, torch.Generator().manual_seed(1))
-    found = changed_nodes([after], [before], graph.y, graph.test_mask, facts)
-    assert {n.node for n in found} == set(graph.test_mask.nonzero()[:3, 0].tolist())
-    steps = [abs(n.after - n.before) for n in found]
+    changed = changed_nodes([after], [before], graph.y, graph.test_mask, facts)
+    assert {n.node for n in changed} == set(graph.test_mask.nonzero()[:3, 0].tolist())
+    steps = [abs(n.after - n.before) for n in changed]
     assert steps == sorted(steps, reverse=True)
-    one = found[0]
+    one = changed[0]
     assert (one.degree, one.hops) == (int(facts.degree[one.node]), int(facts.hops[one.node]))
     assert changed_nodes([before], [before], graph.y, graph.test_mask, facts) == []
 
@@ -126,10 +126,10 @@ def test_a_calibrated_model_has_no_worst_group_in_19_cases_of_20(graph):
     g, facts, named, uncorrected = torch.Generator().manual_seed(5), structure(graph), 0, 0
     for _ in range(150):
         conf = 0.5 + 0.4 * torch.rand(1200, generator=g, dtype=torch.float64)
-        found = measure_slices(confident(graph.y, conf, conf, g), graph.y, graph.test_mask, facts, bins=1)
-        found = [s for s in found if s.by in ("degree", "distance from training")]
-        named += worst_slice(found) is not None
-        uncorrected += any(s.p <= 0.05 for s in found)
+        slices = measure_slices(confident(graph.y, conf, conf, g), graph.y, graph.test_mask, facts, bins=1)
+        slices = [s for s in slices if s.by in ("degree", "distance from training")]
+        named += worst_slice(slices) is not None
+        uncorrected += any(s.p <= 0.05 for s in slices)
     assert named / 150 <= 0.09
     assert uncorrected / 150 > 0.25
 
@@ -139,10 +139,10 @@ def test_the_worst_slice_of_the_scores_is_that_of_the_groups(graph):
     far, test = facts.hops == 2, graph.test_mask
     log_probs = confident(graph.y, torch.where(far, 0.9, 0.7).double(), torch.where(far, 0.5, 0.7), g)
     cuts = cut_nodes(log_probs, graph.y, test, facts)
-    found = measure_slices(log_probs, graph.y, test, facts)
-    largest = max(abs(s.corrected_gap) for s in found if not s.small and s.by != "outcome")
+    slices = measure_slices(log_probs, graph.y, test, facts)
+    largest = max(abs(s.corrected_gap) for s in slices if not s.small and s.by != "outcome")
     assert score(log_probs[test], graph.y[test], cuts=cuts).worst_slice == pytest.approx(largest)
-    assert abs(worst_slice(found).corrected_gap) == pytest.approx(largest)
+    assert abs(worst_slice(slices).corrected_gap) == pytest.approx(largest)
     assert score(log_probs[test], graph.y[test]).worst_slice < largest  # without the graph the far nodes are not seen
 
 
@@ -150,12 +150,12 @@ def test_slices_call_classes_by_their_names(graph):
     named = graph.clone()
     named.class_names = ["cat", "dog", "cow", "hen"]
     log_probs = confident(graph.y, torch.full((1200,), 0.8, dtype=torch.float64), 0.8, torch.Generator().manual_seed(0))
-    found = measure_slices(log_probs, graph.y, graph.test_mask, structure(named))
-    groups = {s.group for s in found if s.by == "predicted class"}
+    slices = measure_slices(log_probs, graph.y, graph.test_mask, structure(named))
+    groups = {s.group for s in slices if s.by == "predicted class"}
     assert groups == {"class cat", "class dog", "class cow", "class hen"}
     named.class_names = list("abcd")  # facts are remembered, names are not
-    found = measure_slices(log_probs, graph.y, graph.test_mask, structure(named))
-    assert "class a" in {s.group for s in found}
+    slices = measure_slices(log_probs, graph.y, graph.test_mask, structure(named))
+    assert "class a" in {s.group for s in slices}
 
 
 def test_without_training_nodes_there_is_no_distance_from_them(graph):

@@ -21,9 +21,9 @@ def direct_smooth(conf, right, width):
 @pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
 def test_smooth_ece_is_its_own_width(scale):
     log_probs, y = predictions(300, scale=scale)
-    found = smooth_ece(log_probs, y)
+    width = smooth_ece(log_probs, y)
     conf, right = log_probs.exp().max(1).values.numpy(), (log_probs.argmax(1) == y).double().numpy()
-    assert direct_smooth(conf, right, found) == pytest.approx(found, abs=2e-4)
+    assert direct_smooth(conf, right, width) == pytest.approx(width, abs=2e-4)
 
 
 def test_smooth_ece_finds_a_steady_offset():

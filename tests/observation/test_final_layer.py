@@ -36,11 +36,11 @@ def test_observed_fitted_shipped_saved_and_restored(name, tmp_path):
     for recipe in (TemperatureScaling(), SCAR()):
         calibrate = recipe.fit(out, on=GRAPH.val_mask)
         shipped = CalibratedModel(model, calibrate, train_mask=GRAPH.train_mask)
-        said = shipped(*arguments)
-        torch.testing.assert_close(said, calibrate(out), atol=1e-5, rtol=1e-5)
+        log_probs = shipped(*arguments)
+        torch.testing.assert_close(log_probs, calibrate(out), atol=1e-5, rtol=1e-5)
         again = restore(save(shipped, tmp_path / "shipped.safetensors"), model=build(HEADS[name], seed=1))
         again = CalibratedModel(again.model, again.calibration, train_mask=GRAPH.train_mask)
-        torch.testing.assert_close(again(*arguments), said, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(again(*arguments), log_probs, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", NOT_LINEAR)

@@ -50,10 +50,10 @@ class Opened:
 
 @pytest.fixture
 def opened(browser, file):
-    found = Opened(browser, file)
-    yield found
-    assert found.faults == []
-    found.context.close()
+    tab = Opened(browser, file)
+    yield tab
+    assert tab.faults == []
+    tab.context.close()
 
 
 def test_nothing_leaves_the_page(opened, file):
@@ -125,10 +125,10 @@ def test_the_slider_says_how_many_nodes_are_decided(opened, method):
     for k in (0, 5, 20, 30):
         slider.fill(str(k))
         assert page.locator("#decided").inner_text() == f"{curve['decided'][k]:,}"
-        said = page.locator("#decided-detail").inner_text().replace("\u00a0", " ")
-        assert f"at most {100 * curve['targets'][k]:g} % errors" in said
+        detail = page.locator("#decided-detail").inner_text().replace("\u00a0", " ")
+        assert f"at most {100 * curve['targets'][k]:g} % errors" in detail
         if curve["decided"][k]:
-            assert f"{curve['total'] - curve['decided'][k]:,} would need a person" in said
+            assert f"{curve['total'] - curve['decided'][k]:,} would need a person" in detail
             assert page.locator("#risk .cut").count() == 1
         width = float(page.locator("#decided-share").get_attribute("width"))
         assert width == pytest.approx(300 * curve["decided"][k] / curve["total"])
@@ -163,22 +163,22 @@ def test_both_histograms_have_one_scale(opened):
 
 
 def test_a_click_on_the_map_shows_the_node_and_its_neighbours(opened):
-    page, found = opened.page, unpacked_map(sample_results()["map"])
+    page, nodes = opened.page, unpacked_map(sample_results()["map"])
     page.wait_for_selector("#map-detail[data-ready]")
-    place = int(found["degree"].argmax())
+    clicked = int(nodes["degree"].argmax())
     canvas = page.locator("#map-after")
     size = canvas.bounding_box()["width"]
-    x = 24 + found["x1"][place] / 65535 * (size - 48)
-    y = size - 24 - found["y1"][place] / 65535 * (size - 48)
+    x = 24 + nodes["x1"][clicked] / 65535 * (size - 48)
+    y = size - 24 - nodes["y1"][clicked] / 65535 * (size - 48)
     canvas.click(position={"x": float(x), "y": float(y)})
-    said = page.locator("#map-detail").inner_text()
-    chosen = found["node"].tolist().index(int(page.locator("#map-node").input_value()))
-    assert abs(found["x1"][chosen] - found["x1"][place]) < 200  # the clicked one, or one on the same pixel
-    assert said.startswith(f"Node {found['node'][chosen]}, a ")
-    assert f"Predicted class {found['pred1'][chosen]}, {int(found['conf1'][chosen] / 10 + 0.5)} % sure" in said
-    near = [found[f"neighbour{k}"][chosen] for k in range(4)]
+    detail = page.locator("#map-detail").inner_text()
+    shown = nodes["node"].tolist().index(int(page.locator("#map-node").input_value()))
+    assert abs(nodes["x1"][shown] - nodes["x1"][clicked]) < 200  # the clicked one, or one on the same pixel
+    assert detail.startswith(f"Node {nodes['node'][shown]}, a ")
+    assert f"Predicted class {nodes['pred1'][shown]}, {int(nodes['conf1'][shown] / 10 + 0.5)} % sure" in detail
+    near = [nodes[f"neighbour{k}"][shown] for k in range(4)]
     for other in (n for n in near if n != 65535):
-        assert f"{found['node'][other]} (class" in said
+        assert f"{nodes['node'][other]} (class" in detail
     page.locator("#map-node").fill("3")
     page.keyboard.press("Enter")
     assert page.locator("#map-detail").inner_text().startswith("Node 3, ")
@@ -244,13 +244,13 @@ def test_a_screen_reader_finds_names_for_everything(opened):
 
 
 def test_slices_and_changed_nodes_follow_the_method(opened):
-    page, found = opened.page, sample_results()["methods"]["scar"]
+    page, scar = opened.page, sample_results()["methods"]["scar"]
     page.locator("#method").select_option("scar")
     assert page.locator("#slices figure").count() == 4
     page.locator("details", has=page.locator("#changed")).locator("summary").first.click()
     assert page.locator("#changed tbody tr").count() <= 5
     first = page.locator("#changed tbody tr").first.inner_text()
-    assert first.startswith(str(found["changed"][0]["node"]))
+    assert first.startswith(str(scar["changed"][0]["node"]))
     page.locator("#method").select_option("none")
     assert "changes no confidence" in page.locator("#changed tbody").inner_text()
 
@@ -277,7 +277,7 @@ def contrast(page, selector):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_are_readable(browser, file, tmp_path, scheme):
-    found = Opened(browser, file, color_scheme=scheme)
+    tab = Opened(browser, file, color_scheme=scheme)
     for selector in (
         "#verdict",
         ".lead",
@@ -285,24 +285,24 @@ def test_light_and_dark_are_readable(browser, file, tmp_path, scheme):
         "figcaption small",
         "td.number",
     ):
-        assert contrast(found.page, selector) >= 4.5, selector
-    assert len(found.page.screenshot(path=tmp_path / f"{scheme}.png", full_page=True)) > 50_000
-    background = found.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert contrast(tab.page, selector) >= 4.5, selector
+    assert len(tab.page.screenshot(path=tmp_path / f"{scheme}.png", full_page=True)) > 50_000
+    background = tab.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (int(background.split("(")[1].split(",")[0]) < 60) == (scheme == "dark")
-    assert found.faults == []
-    found.context.close()
+    assert tab.faults == []
+    tab.context.close()
 
 
 def test_it_prints_light_without_controls_on_few_pages(browser, file, tmp_path):
-    found = Opened(browser, file, color_scheme="dark")
-    pdf = found.page.pdf(path=tmp_path / "report.pdf", format="A4")
+    tab = Opened(browser, file, color_scheme="dark")
+    pdf = tab.page.pdf(path=tmp_path / "report.pdf", format="A4")
     assert 1 <= pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") + pdf.count(b"/Type /Page/") <= 6
-    found.page.emulate_media(media="print")
-    assert not any(controls.is_visible() for controls in found.page.locator(".controls").all())
-    assert not found.page.locator("#target").is_visible()
-    assert found.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    found.page.screenshot(path=tmp_path / "print.png", full_page=True)
-    found.context.close()
+    tab.page.emulate_media(media="print")
+    assert not any(controls.is_visible() for controls in tab.page.locator(".controls").all())
+    assert not tab.page.locator("#target").is_visible()
+    assert tab.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    tab.page.screenshot(path=tmp_path / "print.png", full_page=True)
+    tab.context.close()
 
 
 @pytest.mark.parametrize("width", [718, 794])  # A4 at 96 dots per inch, with and without margins
@@ -334,11 +334,11 @@ def test_the_page_of_a_real_run_works(browser, tmp_path):
     done = lab.run(random_graph(nodes=400), seeds=range(2), training=training)
     page = done.save(tmp_path)
     assert page.stat().st_size < 1_000_000
-    found = Opened(browser, page)
+    tab = Opened(browser, page)
     for name in done.record["methods"]:
-        found.page.locator("#method").select_option(name)
+        tab.page.locator("#method").select_option(name)
         ece = done.record["methods"][name]["ece"]["mean"]
-        assert f"ECE {100 * ece:.1f} %" in found.page.locator("#after figcaption").inner_text()
-    assert found.requests == [page.as_uri()]
-    assert found.faults == []
-    found.context.close()
+        assert f"ECE {100 * ece:.1f} %" in tab.page.locator("#after figcaption").inner_text()
+    assert tab.requests == [page.as_uri()]
+    assert tab.faults == []
+    tab.context.close()

@@ -26,19 +26,19 @@ def test_what_is_packed_comes_back():
     graph = random_graph(nodes=300)
     before, after = log_probs(graph, 1.0), log_probs(graph, 2.0)
     record = node_map(before, after, graph)
-    found = unpacked_map(record)
+    nodes = unpacked_map(record)
     assert record["nodes"] == record["of"] == 300
-    assert found["node"].tolist() == list(range(300))
-    np.testing.assert_allclose(found["x1"] / NONE * 2 - 1, places(after)[:, 0], atol=1e-4)
-    np.testing.assert_allclose(found["conf0"] / 1000, before.exp().max(1).values, atol=6e-4)
-    assert found["label"].tolist() == graph.y.tolist()
-    assert found["pred1"].tolist() == after.argmax(1).tolist()
-    assert (found["part"] == 2).tolist() == graph.val_mask.tolist()
+    assert nodes["node"].tolist() == list(range(300))
+    np.testing.assert_allclose(nodes["x1"] / NONE * 2 - 1, places(after)[:, 0], atol=1e-4)
+    np.testing.assert_allclose(nodes["conf0"] / 1000, before.exp().max(1).values, atol=6e-4)
+    assert nodes["label"].tolist() == graph.y.tolist()
+    assert nodes["pred1"].tolist() == after.argmax(1).tolist()
+    assert (nodes["part"] == 2).tolist() == graph.val_mask.tolist()
     facts = structure(graph)
-    assert found["degree"].tolist() == facts.degree.tolist()
+    assert nodes["degree"].tolist() == facts.degree.tolist()
     row, col = facts.edge_index
     for node in (0, 17, 299):
-        shown = {int(found[f"neighbour{k}"][node]) for k in range(4)} - {NONE}
+        shown = {int(nodes[f"neighbour{k}"][node]) for k in range(4)} - {NONE}
         assert shown <= set(col[row == node].tolist())
         assert len(shown) == min(4, int(facts.degree[node]))
 
@@ -46,12 +46,12 @@ def test_what_is_packed_comes_back():
 @pytest.mark.slow
 def test_large_graphs_are_sampled_by_stratum_and_stay_small():
     strata = np.repeat([0, 1, 2], [50_000, 9_000, 3])
-    chosen = sampled(strata, 20_000)
-    assert len(chosen) <= 20_000
-    shares = np.bincount(strata[chosen]) / len(chosen)
+    sample = sampled(strata, 20_000)
+    assert len(sample) <= 20_000
+    shares = np.bincount(strata[sample]) / len(sample)
     assert shares[:2] == pytest.approx([50 / 59, 9 / 59], abs=0.01)
-    assert (strata[chosen] == 2).any()
-    assert len(set(chosen.tolist())) == len(chosen)
+    assert (strata[sample] == 2).any()
+    assert len(set(sample.tolist())) == len(sample)
     graph = random_graph(nodes=30_000)
     record = node_map(log_probs(graph, 1.0), log_probs(graph, 2.0), graph)
     assert record["of"] == 30_000

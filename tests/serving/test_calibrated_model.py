@@ -73,12 +73,12 @@ def test_nodes_added_elsewhere_change_no_other_node(name, seed, copies):
 @given(seed=st.integers(0, 10**6))
 def test_renumbering_renumbers_the_answer(name, seed):
     order = torch.randperm(150, generator=torch.Generator().manual_seed(seed))
-    place = torch.empty_like(order)
-    place[order] = torch.arange(150)
+    position = torch.empty_like(order)
+    position[order] = torch.arange(150)
     model, x = copy.deepcopy(MODEL).double(), GRAPH.x.double()  # sums in another order are rounded otherwise
     before = CalibratedModel(model, SHIPPED[name].calibration, GRAPH.train_mask)(x, GRAPH.edge_index)
     moved = CalibratedModel(model, SHIPPED[name].calibration, GRAPH.train_mask[order])
-    after = moved(x[order], place[GRAPH.edge_index])
+    after = moved(x[order], position[GRAPH.edge_index])
     assert float((after.exp() - before[order].exp()).abs().max()) < 1e-10
 
 
@@ -323,10 +323,10 @@ def test_the_first_numbers_of_n_id_are_those_of_the_rows_that_are_returned():
     out = observe(model, GRAPH)
     calibrate = SCAR(ALPHA, BETA).fit(out, GRAPH.val_mask)
     order = torch.arange(150).flip(0)
-    place = order.argsort()
+    position = order.argsort()
     served = CalibratedModel(model, calibrate, context=calibrate.context_of(out))
-    said = served(GRAPH.x[order], place[GRAPH.edge_index], batch_size=20, n_id=order)
-    torch.testing.assert_close(said, calibrate(out)[order[:20]], atol=1e-5, rtol=1e-5)
+    log_probs = served(GRAPH.x[order], position[GRAPH.edge_index], batch_size=20, n_id=order)
+    torch.testing.assert_close(log_probs, calibrate(out)[order[:20]], atol=1e-5, rtol=1e-5)
     with pytest.raises(ValueError, match="n_id names 19 nodes, but the model returned 20 rows"):
         served(GRAPH.x, GRAPH.edge_index, batch_size=20, n_id=torch.arange(19))
 
@@ -409,12 +409,12 @@ def test_under_autocast_the_calibration_computes_in_single_precision(name, endin
         hidden = model.hidden if ending is Normalised else lambda x, edges: model.convs[0](x, edges).relu()
         out = Outputs(logits, GRAPH, hidden=hidden(GRAPH.x, GRAPH.edge_index))
         served = CalibratedModel(model, SERVED[name].calibration, GRAPH.train_mask)(GRAPH.x, GRAPH.edge_index)
-        said = SERVED[name].calibration(out)
+        log_probs = SERVED[name].calibration(out)
     told = SERVED[name].calibration(out)
     assert ending is gcn or logits.dtype == torch.bfloat16
     assert served.dtype == torch.float32
     torch.testing.assert_close(served, told, atol=1e-6, rtol=0)
-    assert torch.equal(said, told)
+    assert torch.equal(log_probs, told)
 
 
 def test_a_map_of_the_logits_alone_computes_in_single_precision_under_autocast():

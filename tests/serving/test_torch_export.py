@@ -48,8 +48,8 @@ def test_torch_export(name, head):
     program = export_program(
         shipped.exportable(), Data(x=GRAPH.x, edge_index=GRAPH.edge_index, train_mask=GRAPH.train_mask)
     )
-    said = program.module()(x=OTHER.x, edge_index=OTHER.edge_index, train_mask=OTHER.train_mask)
-    torch.testing.assert_close(said, expected(shipped), atol=1e-5, rtol=1e-5)
+    log_probs = program.module()(x=OTHER.x, edge_index=OTHER.edge_index, train_mask=OTHER.train_mask)
+    torch.testing.assert_close(log_probs, expected(shipped), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.slow_cases("scar")
@@ -62,8 +62,8 @@ def test_onnx_runtime(name, tmp_path):
     path = export_onnx(shipped.exportable(), GRAPH, tmp_path / "model.onnx")
     session = runtime.InferenceSession(path)
     inputs = {one.name: OTHER[one.name].numpy() for one in session.get_inputs()}
-    (said,) = session.run(None, inputs)
-    torch.testing.assert_close(torch.from_numpy(said), expected(shipped), atol=1e-5, rtol=1e-5)
+    (log_probs,) = session.run(None, inputs)
+    torch.testing.assert_close(torch.from_numpy(log_probs), expected(shipped), atol=1e-5, rtol=1e-5)
 
 
 def test_a_closing_log_softmax_is_looked_through_and_training_nodes_are_optional():
@@ -78,8 +78,8 @@ def test_a_closing_log_softmax_is_looked_through_and_training_nodes_are_optional
     model = Ends()
     shipped = CalibratedModel(model, CALIBRATORS["vs"]().fit(observe(model, GRAPH), on=GRAPH.val_mask))
     program = export_program(shipped, Data(x=GRAPH.x, edge_index=GRAPH.edge_index))
-    said = program.module()(x=OTHER.x, edge_index=OTHER.edge_index)
-    torch.testing.assert_close(said, shipped(OTHER.x, OTHER.edge_index).detach(), atol=1e-5, rtol=1e-5)
+    log_probs = program.module()(x=OTHER.x, edge_index=OTHER.edge_index)
+    torch.testing.assert_close(log_probs, shipped(OTHER.x, OTHER.edge_index).detach(), atol=1e-5, rtol=1e-5)
 
 
 def test_a_model_without_calibration_is_refused():

@@ -50,8 +50,8 @@ def made(tmp_path, name):
     labels = tmp_path / "labels.parquet"
     path = tmp_path / "preds"
     numbers = name in ("gigl", "neo4j")
-    own = {"neo4j": (7, 3, 0, 1), "kumo": NAMES, "named.csv": NAMES, "top.parquet": NAMES}.get(name)
-    write_labels(labels, np.arange(len(Y)) if numbers else IDS, Y, names=own)
+    classes = {"neo4j": (7, 3, 0, 1), "kumo": NAMES, "named.csv": NAMES, "top.parquet": NAMES}.get(name)
+    write_labels(labels, np.arange(len(Y)) if numbers else IDS, Y, names=classes)
     options = ["--labels", labels]
     if name == "graphstorm":
         write_graphstorm(path, Z, IDS)
@@ -60,7 +60,7 @@ def made(tmp_path, name):
     elif name == "gigl":
         write_gigl(path, Z, IDS)
     elif name == "neo4j":
-        path = write_neo4j(tmp_path / "p.parquet", Z, IDS, own)
+        path = write_neo4j(tmp_path / "p.parquet", Z, IDS, classes)
         options += ["--classes", "7,3,0,1"]
     elif name == "kumo":
         path = write_kumo(tmp_path / "p.parquet", Z, IDS, NAMES)
@@ -185,8 +185,8 @@ def test_edges_and_a_final_layer_open_the_graph_aware_calibrators(tmp_path, run)
     assert record["nodes"] == {m: int(data[f"{m}_mask"].sum()) for m in ("train", "val", "test")}
     expected = graphcal.CALIBRATORS[record["chosen_method"]]().fit(out, on=data.val_mask)(out).exp()
     calibrated = pq.read_table(tmp_path / "out" / "calibrated.parquet")
-    found = np.stack([calibrated[f"calibrated_prob_{k}"].to_numpy() for k in range(out.num_classes)], 1)
-    np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
+    probs = np.stack([calibrated[f"calibrated_prob_{k}"].to_numpy() for k in range(out.num_classes)], 1)
+    np.testing.assert_allclose(probs, expected.numpy(), atol=1e-5)
     assert "slices" in record["methods"]["scar"]
     code, _, err = run("calibrate", path, "--calibrator", "scar", "--out", tmp_path / "no")
     assert code == 2
@@ -259,24 +259,24 @@ def test_containers_come_back_as_they_came(container):
     else:
         scores = pa.table(dict(zip(names, P.T)))
     kind = "probs" if container in ("numpy", "torch") else None
-    found = graphcal.calibrate(scores, Y, calibrator="ts", kind=kind)
-    assert type(found.probs) is type(scores)
-    values = np.stack([found.probs[n].to_numpy() for n in names], 1) if kind is None else np.asarray(found.probs)
+    result = graphcal.calibrate(scores, Y, calibrator="ts", kind=kind)
+    assert type(result.probs) is type(scores)
+    values = np.stack([result.probs[n].to_numpy() for n in names], 1) if kind is None else np.asarray(result.probs)
     expected = graphcal.calibrate(np.log(P), Y, calibrator="ts", kind="log-probs").probs
     np.testing.assert_allclose(values, expected, atol=1e-6)
-    assert found.measurement.ece < 0.5 * found.before.ece
+    assert result.measurement.ece < 0.5 * result.before.ece
     if container == "pandas":
-        assert list(found.probs.index) == IDS
+        assert list(result.probs.index) == IDS
 
 
 def test_calibrate_takes_names_rows_and_edges():
     text = np.array(NAMES)[Y].astype(object)
     text[:5] = None
-    found = graphcal.calibrate(
+    result = graphcal.calibrate(
         Z, text, kind="logits", classes=NAMES, on=np.arange(600), edges=np.stack(ring(len(Y))), calibrator="rbs"
     )
-    assert found.study.graph.y[:5].tolist() == [-1] * 5
-    assert int(found.study.graph.val_mask.sum()) == 595
+    assert result.study.graph.y[:5].tolist() == [-1] * 5
+    assert int(result.study.graph.val_mask.sum()) == 595
     with pytest.raises(ValueError, match="Cannot tell what an array holds"):
         graphcal.calibrate(Z, Y)
     with pytest.raises(ValueError, match=r"y must have shape \(1500,\)"):
@@ -292,9 +292,9 @@ def test_what_auto_chose_scores_other_tables_as_it_did_its_own(tmp_path, run):
         "score", tmp_path / "out" / "calibrator.safetensors", tmp_path / "p.parquet", "--out", tmp_path / "s"
     )
     assert code == 0, err
-    own, scored = (pq.read_table(tmp_path / f) for f in ("out/calibrated.parquet", "s/p.parquet"))
+    calibrated, scored = (pq.read_table(tmp_path / f) for f in ("out/calibrated.parquet", "s/p.parquet"))
     for k in range(4):
-        want, got = (t[f"calibrated_prob_{k}"].to_numpy() for t in (own, scored))
+        want, got = (t[f"calibrated_prob_{k}"].to_numpy() for t in (calibrated, scored))
         np.testing.assert_allclose(got, want, atol=1e-5)
 
 

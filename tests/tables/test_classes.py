@@ -30,9 +30,9 @@ NUMBERED = Classes.numbered(3)
     ],
 )
 def test_labels_of_every_type_find_their_class(column, classes, numbers):
-    found = class_numbers(column, classes, "labels.parquet", "label")
-    assert found.dtype == np.int64
-    assert found.tolist() == numbers
+    places = class_numbers(column, classes, "labels.parquet", "label")
+    assert places.dtype == np.int64
+    assert places.tolist() == numbers
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,6 @@ def test_what_is_no_class_is_refused(column, message):
 @given(st.lists(st.one_of(st.none(), st.text(max_size=3))))
 def test_distinct_values_and_their_places_give_the_column_back(values):
     once, places = distinct(pa.array(values, pa.string()))
-    known = [*once.to_pylist(), None]
-    assert [known[k] for k in places] == values
+    originals = [*once.to_pylist(), None]
+    assert [originals[k] for k in places] == values
     assert len(set(once.to_pylist())) == len(once)

@@ -116,5 +116,5 @@ def test_one_column_is_the_second_class():
     p = softmax(Z.astype(float))[:, 0]
     model = CalibratedScores("ts").fit(p[:, None], Y == 0)
     assert model.classes_.tolist() == [False, True]
-    found = model.predict_proba(p[:, None])
-    assert (np.argsort(found[:, 1]) == np.argsort(p)).mean() > 0.99
+    probs = model.predict_proba(p[:, None])
+    assert (np.argsort(probs[:, 1]) == np.argsort(p)).mean() > 0.99

@@ -126,9 +126,9 @@ def test_a_prediction_is_never_read_with_the_confidence_of_another_one(tmp_path,
 
 @pytest.mark.parametrize("name", ["graph-scaling-keep", "histogram", "isotonic-keep", "vs"])
 def test_the_confidence_is_the_probability_of_the_prediction_beside_it(tmp_path, name):
-    found = graphcal.calibrate(Z, Y, kind="logits", calibrator=name)
+    result = graphcal.calibrate(Z, Y, kind="logits", calibrator=name)
     table = pa.table({"id": IDS, **wide("logit", Z)})
-    scored = scorer_of(found.calibration, table, "t")(table)
+    scored = scorer_of(result.calibration, table, "t")(table)
     probs = np.stack([scored[f"calibrated_prob_{k}"].to_numpy() for k in range(C)])
     pred = scored["calibrated_prediction"].to_numpy()
     assert np.array_equal(scored["calibrated_confidence"].to_numpy(), probs[pred, np.arange(N)])
@@ -149,10 +149,12 @@ def test_numbers_are_places_in_the_classes_that_are_given(names):
     table = pa.table(named_columns())
     with pytest.raises(ValueError, match="number 0 first"):
         graphcal.calibrate(table, y, calibrator="ts")
-    found = graphcal.calibrate(table, y, calibrator="ts", classes=names)
-    assert found.before.accuracy == graphcal.calibrate(table, np.array(NAMES)[Y], calibrator="ts").before.accuracy > 0.5
-    assert found.probs.column_names == [f"prob_{name}" for name in names]
-    best = np.stack([column.to_numpy() for column in found.probs.columns]).argmax(0)
+    result = graphcal.calibrate(table, y, calibrator="ts", classes=names)
+    assert (
+        result.before.accuracy == graphcal.calibrate(table, np.array(NAMES)[Y], calibrator="ts").before.accuracy > 0.5
+    )
+    assert result.probs.column_names == [f"prob_{name}" for name in names]
+    best = np.stack([column.to_numpy() for column in result.probs.columns]).argmax(0)
     assert np.array_equal(np.array(names)[best], np.array(NAMES)[Z.argmax(1)])
 
 
@@ -249,8 +251,8 @@ def test_a_calibrator_of_calibrated_scores_reads_calibrated_scores(tmp_path, run
 @pytest.mark.slow
 def test_a_table_with_fewer_digits_than_the_fit_is_noted(tmp_path):
     sharp = np.exp(3 * Z) / np.exp(3 * Z).sum(1, keepdims=True)
-    found = graphcal.calibrate(sharp, Y, kind="probs", calibrator="ts")
-    graphcal.save(found.calibration, tmp_path / "c.safetensors")
+    result = graphcal.calibrate(sharp, Y, kind="probs", calibrator="ts")
+    graphcal.save(result.calibration, tmp_path / "c.safetensors")
     rounded = np.round(sharp, 4)
     assert (rounded == 0).any()
     full = score(tmp_path / "c.safetensors", write(tmp_path / "full.parquet", **wide("prob", sharp)), tmp_path / "f")
@@ -261,7 +263,7 @@ def test_a_table_with_fewer_digits_than_the_fit_is_noted(tmp_path):
         in summary["notes"][0]
     )
     scored = np.stack([pq.read_table(tmp_path / "r")[f"calibrated_prob_{k}"].to_numpy() for k in range(C)], 1)
-    scale = float(found.calibration.scale)
+    scale = float(result.calibration.scale)
     floored = np.where(rounded == 0, 2.5e-5, rounded) ** scale
     np.testing.assert_allclose(scored, floored / floored.sum(1, keepdims=True), atol=1e-6)
     few = write(tmp_path / "few.parquet", **wide("prob", np.full((5, C), 0.25)))  # five rows are no sign of rounding
@@ -308,8 +310,8 @@ def calibrators(tmp_path_factory):
     table = pa.table({"id": IDS, **wide("logit", Z)})
     graphcal.save(graphcal.calibrate(table, Y, calibrator="ts").calibration, folder / "ts.safetensors")
     edges = np.stack([np.r_[SOURCE, TARGET], np.r_[TARGET, SOURCE]])
-    found = graphcal.calibrate(table, Y, edges=edges, calibrator="graph-scaling")
-    graphcal.save(found.calibration, folder / "graph.safetensors")
+    result = graphcal.calibrate(table, Y, edges=edges, calibrator="graph-scaling")
+    graphcal.save(result.calibration, folder / "graph.safetensors")
     return folder
 
 

@@ -75,11 +75,11 @@ def on_disk(out, folder, train=True):
 @pytest.mark.parametrize("name", METHODS)
 def test_facts_from_files_are_those_of_the_calibration(out, fitted, tmp_path, name, train):
     logits, graph = on_disk(out, tmp_path / "g", train)
-    found = torch.from_numpy(fitted[name].context(logits, graph).read(EVERYTHING).T)
+    context = torch.from_numpy(fitted[name].context(logits, graph).read(EVERYTHING).T)
     seen = out.graph if train else Data(edge_index=out.graph.edge_index, num_nodes=N)
     expected = fitted[name].context_of(graphcal.Outputs(out.logits, seen))
-    assert found.shape == expected.shape
-    torch.testing.assert_close(found.double(), expected.double(), atol=2e-6, rtol=2e-6, equal_nan=True)
+    assert context.shape == expected.shape
+    torch.testing.assert_close(context.double(), expected.double(), atol=2e-6, rtol=2e-6, equal_nan=True)
 
 
 @pytest.mark.parametrize("without_context", [False, True])
@@ -133,12 +133,12 @@ def written(out, folder, ids, form="wide", edges="parquet"):
 
 
 def probabilities(folder):
-    found = pa.concat_tables([pq.read_table(path) for path in sorted(folder.glob("*.parquet"))])
-    if "calibrated_probs" in found.column_names:
-        return np.array(found["calibrated_probs"].to_pylist())
-    if "calibrated_prob" in found.column_names:
-        return found["calibrated_prob"].to_numpy().reshape(N, C)
-    return np.stack([found[f"calibrated_prob_{c}"].to_numpy() for c in range(C)], 1)
+    table = pa.concat_tables([pq.read_table(path) for path in sorted(folder.glob("*.parquet"))])
+    if "calibrated_probs" in table.column_names:
+        return np.array(table["calibrated_probs"].to_pylist())
+    if "calibrated_prob" in table.column_names:
+        return table["calibrated_prob"].to_numpy().reshape(N, C)
+    return np.stack([table[f"calibrated_prob_{c}"].to_numpy() for c in range(C)], 1)
 
 
 @pytest.mark.slow_cases(
@@ -221,8 +221,8 @@ def test_ids_that_are_numbers_in_some_shards_and_text_in_others_are_text(tmp_pat
         numbers.add(ids)
     numbers.refuse_duplicates()
     given = [[pa.array([17, 5]), pa.array([5, 5])], [pa.array(["09", "a"]), pa.array(["5", "17"])]]
-    found = [np.stack(columns, 1) for columns in numbers.of(given, 2, "edges")]
-    assert sorted(np.concatenate(found).tolist()) == [[0, 0], [1, 0], [2, 1], [3, 0]]
+    edges = [np.stack(columns, 1) for columns in numbers.of(given, 2, "edges")]
+    assert sorted(np.concatenate(edges).tolist()) == [[0, 0], [1, 0], [2, 1], [3, 0]]
 
 
 def digests(folder):

@@ -61,20 +61,20 @@ def write_arrow(table, path):
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_layout_reads_the_same(tmp_path, name):
     LAYOUTS[name](tmp_path / name)
-    found = read_table(tmp_path / name)
-    torch.testing.assert_close(found.log_probs.double(), LOG_P, atol=2e-6, rtol=0)
-    assert found.y.tolist() == Y.tolist()
-    assert found.ids.to_pylist() == (list(range(len(Y))) if name.endswith(".pt") else IDS)
-    assert found.classes == ("0", "1", "2", "3")
+    table = read_table(tmp_path / name)
+    torch.testing.assert_close(table.log_probs.double(), LOG_P, atol=2e-6, rtol=0)
+    assert table.y.tolist() == Y.tolist()
+    assert table.ids.to_pylist() == (list(range(len(Y))) if name.endswith(".pt") else IDS)
+    assert table.classes == ("0", "1", "2", "3")
 
 
 def test_a_folder_of_shards_is_one_table(tmp_path):
     for k in range(3):
         pq.write_table(wide(label=Y).slice(200 * k, 200), tmp_path / f"part-{k}.parquet")
     (tmp_path / "_SUCCESS").write_text("")
-    found = read_table(tmp_path)
-    assert found.ids.to_pylist() == IDS
-    torch.testing.assert_close(found.log_probs, LOG_P)
+    table = read_table(tmp_path)
+    assert table.ids.to_pylist() == IDS
+    torch.testing.assert_close(table.log_probs, LOG_P)
     pq.write_table(wide().drop(["prob_2"]), tmp_path / "part-4.parquet")
     with pytest.raises(ValueError, match=r"part-4\.parquet: no column 'label', which part-0\.parquet has"):
         read_table(tmp_path)
@@ -84,9 +84,9 @@ def test_binary_scores_are_those_of_the_second_class(tmp_path):
     p, y = P[:, 0], (Y == 0).astype(int)
     for name, column in {"prob": p, "logit": np.log(p / (1 - p)), "log_prob": np.log(p)}.items():
         pq.write_table(pa.table({"label": y, name: column}), tmp_path / "b.parquet")
-        found = read_table(tmp_path / "b.parquet")
-        np.testing.assert_allclose(found.log_probs.exp()[:, 1], p, atol=1e-9)
-        assert found.y.tolist() == y.tolist()
+        table = read_table(tmp_path / "b.parquet")
+        np.testing.assert_allclose(table.log_probs.exp()[:, 1], p, atol=1e-9)
+        assert table.y.tolist() == y.tolist()
     pq.write_table(pa.table({"ENTITY": IDS, "True_PROB": p, "label": y == 1}), tmp_path / "k.parquet")
     kumo = read_table(tmp_path / "k.parquet", source="kumo")
     assert kumo.classes == ("False", "True")
@@ -101,8 +101,8 @@ def test_a_kind_after_the_class_is_understood(tmp_path):
     pq.write_table(
         pa.table({"cat_log_prob": np.log(P[:, 0]), "dog_log_prob": np.log(1 - P[:, 0])}), tmp_path / "p.parquet"
     )
-    found = read_table(tmp_path / "p.parquet")
-    assert (found.classes, found.kind.name) == (("cat", "dog"), "log-probs")
+    table = read_table(tmp_path / "p.parquet")
+    assert (table.classes, table.kind.name) == (("cat", "dog"), "log-probs")
 
 
 def test_a_top_label_keeps_its_confidence_and_shares_the_rest(tmp_path):
@@ -111,12 +111,12 @@ def test_a_top_label_keeps_its_confidence_and_shares_the_rest(tmp_path):
         pa.table({"nid": IDS, "prediction": np.array(NAMES)[pred], "confidence": conf}), tmp_path / "t.parquet"
     )
     write_labels(tmp_path / "labels.parquet", IDS, Y, names=NAMES)
-    found = read_table(tmp_path / "t.parquet", labels=tmp_path / "labels.parquet")
-    assert found.classes == tuple(sorted(NAMES))
-    top, where = found.log_probs.exp().max(1)
+    table = read_table(tmp_path / "t.parquet", labels=tmp_path / "labels.parquet")
+    assert table.classes == tuple(sorted(NAMES))
+    top, where = table.log_probs.exp().max(1)
     np.testing.assert_allclose(top, conf, atol=1e-9)
-    assert [found.classes[k] for k in where] == [NAMES[k] for k in pred]
-    assert [found.classes[k] for k in found.y] == [NAMES[k] for k in Y]
+    assert [table.classes[k] for k in where] == [NAMES[k] for k in pred]
+    assert [table.classes[k] for k in table.y] == [NAMES[k] for k in Y]
     pq.write_table(pa.table({"prediction": [0, 1], "confidence": [0.4, 0.9]}), tmp_path / "u.parquet")
     with pytest.raises(ValueError, match="Are there more classes than occur here"):
         read_table(tmp_path / "u.parquet")
@@ -126,12 +126,12 @@ def test_a_top_label_keeps_its_confidence_and_shares_the_rest(tmp_path):
 def test_graphstorm(tmp_path, form):
     write_graphstorm(tmp_path / "preds", Z, IDS, docs_names=form == "docs names", csv=form == "csv")
     labels = write_labels(tmp_path / "labels.parquet", IDS[::-1], Y[::-1])
-    found = read_table(tmp_path / "preds", source="graphstorm", labels=labels)
-    assert found.ids.to_pylist() == IDS
-    assert found.y.tolist() == Y.tolist()
-    torch.testing.assert_close(found.log_probs.double(), LOG_P, atol=1e-5, rtol=0)
-    assert found.split.val.sum() + found.split.test.sum() + found.split.train.sum() == len(Y)
-    assert not found.notes
+    table = read_table(tmp_path / "preds", source="graphstorm", labels=labels)
+    assert table.ids.to_pylist() == IDS
+    assert table.y.tolist() == Y.tolist()
+    torch.testing.assert_close(table.log_probs.double(), LOG_P, atol=1e-5, rtol=0)
+    assert table.split.val.sum() + table.split.test.sum() + table.split.train.sum() == len(Y)
+    assert not table.notes
 
 
 def test_graphstorm_faults(tmp_path):
@@ -150,9 +150,9 @@ def test_graphstorm_faults(tmp_path):
 
 def test_gigl_embeddings_are_logits_and_an_arg_max_is_refused(tmp_path):
     labels = write_labels(tmp_path / "labels.parquet", np.arange(len(Y)), Y)
-    found = read_table(write_gigl(tmp_path / "emb", Z, IDS), source="gigl", labels=labels)
-    torch.testing.assert_close(found.log_probs.double(), LOG_P, atol=1e-5, rtol=0)
-    assert found.y.tolist() == Y.tolist()
+    table = read_table(write_gigl(tmp_path / "emb", Z, IDS), source="gigl", labels=labels)
+    torch.testing.assert_close(table.log_probs.double(), LOG_P, atol=1e-5, rtol=0)
+    assert table.y.tolist() == Y.tolist()
     with pytest.raises(ValueError, match="cannot be calibrated; give its embeddings table"):
         read_table(write_gigl(tmp_path / "pred", Z, IDS, emb=False), source="gigl")
     (tmp_path / "emb" / "shard_00000002.avro").write_bytes(b"Obj")
@@ -165,9 +165,9 @@ def test_neo4j_has_the_order_of_the_model(tmp_path):
     labels = write_labels(tmp_path / "labels.parquet", np.arange(len(Y)), Y, names=(7, 3, 0, 1))
     with pytest.raises(ValueError, match="order of the model's classes"):
         read_table(path, source="neo4j", labels=labels)
-    found = read_table(path, source="neo4j", labels=labels, classes="7,3,0,1")
-    assert found.y.tolist() == Y.tolist()
-    torch.testing.assert_close(found.log_probs.double(), LOG_P, atol=1e-6, rtol=0)
+    table = read_table(path, source="neo4j", labels=labels, classes="7,3,0,1")
+    assert table.y.tolist() == Y.tolist()
+    torch.testing.assert_close(table.log_probs.double(), LOG_P, atol=1e-6, rtol=0)
     with pytest.raises(ValueError, match="not the class of the highest score in .* in another order"):
         read_table(path, source="neo4j", labels=labels, classes="0,1,3,7")
     empty = write_neo4j(tmp_path / "e.parquet", Z, IDS, (7, 3, 0, 1), probabilities=False)
@@ -178,12 +178,12 @@ def test_neo4j_has_the_order_of_the_model(tmp_path):
 def test_kumo_long_tables_are_read_by_class_name(tmp_path):
     path = write_kumo(tmp_path / "p.parquet", Z, IDS, NAMES)
     labels = write_labels(tmp_path / "labels.parquet", IDS, Y, names=NAMES)
-    found = read_table(path, source="kumo", labels=labels)
-    assert found.ids.to_pylist() == IDS
-    assert found.classes == tuple(sorted(NAMES))
-    assert [found.classes[k] for k in found.y] == [NAMES[k] for k in Y]
-    order = [NAMES.index(name) for name in found.classes]
-    torch.testing.assert_close(found.log_probs, LOG_P[:, order], atol=1e-6, rtol=0)
+    kumo = read_table(path, source="kumo", labels=labels)
+    assert kumo.ids.to_pylist() == IDS
+    assert kumo.classes == tuple(sorted(NAMES))
+    assert [kumo.classes[k] for k in kumo.y] == [NAMES[k] for k in Y]
+    order = [NAMES.index(name) for name in kumo.classes]
+    torch.testing.assert_close(kumo.log_probs, LOG_P[:, order], atol=1e-6, rtol=0)
     table = pq.read_table(path)
     pq.write_table(table.slice(1), path)
     with pytest.raises(ValueError, match=r"id 'n00000' has 0 scores for class"):
@@ -192,8 +192,8 @@ def test_kumo_long_tables_are_read_by_class_name(tmp_path):
 
 def test_columns_named_after_classes_need_no_order(tmp_path):
     pq.write_table(wide(names=NAMES, label=np.array(NAMES)[Y]), tmp_path / "p.parquet")
-    found = read_table(tmp_path / "p.parquet")
-    assert (found.classes, found.y.tolist()) == (NAMES, Y.tolist())
+    table = read_table(tmp_path / "p.parquet")
+    assert (table.classes, table.y.tolist()) == (NAMES, Y.tolist())
     pq.write_table(wide(names=NAMES, label=Y), tmp_path / "n.parquet")
     with pytest.raises(ValueError, match="which number is which class"):
         read_table(tmp_path / "n.parquet")
@@ -210,9 +210,9 @@ def test_ids_missing_unknown_and_repeated_are_counted(tmp_path):
     pq.write_table(wide(), tmp_path / "p.parquet")
     ids = [*IDS[10:], "stranger", "other"]
     pq.write_table(pa.table({"nid": ids, "label": [*Y[10:], 0, 1]}), tmp_path / "labels.parquet")
-    found = read_table(tmp_path / "p.parquet", labels=tmp_path / "labels.parquet")
-    assert found.y.tolist() == [-1] * 10 + Y[10:].tolist()
-    assert found.notes == (
+    table = read_table(tmp_path / "p.parquet", labels=tmp_path / "labels.parquet")
+    assert table.y.tolist() == [-1] * 10 + Y[10:].tolist()
+    assert table.notes == (
         "10 of 600 rows have no label in labels.parquet",
         "2 labels are of ids without a prediction (first: 'stranger')",
     )
@@ -225,8 +225,8 @@ def test_a_split_comes_from_a_column_or_a_file_of_ids(tmp_path):
     words = np.resize(["train", "val", "test", "test"], len(Y))
     pq.write_table(wide(label=Y, part=words), tmp_path / "p.parquet")
     assert read_table(tmp_path / "p.parquet").split is None
-    found = read_table(tmp_path / "p.parquet", split="part").split
-    assert (found.train.tolist(), found.test.tolist()) == ((words == "train").tolist(), (words == "test").tolist())
+    split = read_table(tmp_path / "p.parquet", split="part").split
+    assert (split.train.tolist(), split.test.tolist()) == ((words == "train").tolist(), (words == "test").tolist())
     (tmp_path / "val.csv").write_text("id\n" + "\n".join(IDS[:50]) + "\nnobody\n")
     table = read_table(tmp_path / "p.parquet", split=tmp_path / "val.csv")
     assert table.split.val.nonzero()[0].tolist() == list(range(50))
@@ -241,15 +241,15 @@ def test_rounded_probabilities_and_exact_zeros(tmp_path):
     assert (rounded == 0).any()
     assert np.abs(rounded.sum(1) - 1).max() > 1e-3
     pq.write_table(wide(scores=rounded, label=Y), tmp_path / "p.parquet")
-    found = read_table(tmp_path / "p.parquet")
-    assert found.kind.digits == 2
-    assert float(found.logits.min()) == pytest.approx(np.log(0.0025))
+    table = read_table(tmp_path / "p.parquet")
+    assert table.kind.digits == 2
+    assert float(table.logits.min()) == pytest.approx(np.log(0.0025))
     hard = P.copy()
     hard[0] = [0.3, 0.7, 0.0, 0.0]
     pq.write_table(wide(scores=hard, label=Y), tmp_path / "z.parquet")
-    found = read_table(tmp_path / "z.parquet")
-    assert found.kind.digits is None
-    assert float(found.logits[0, 3]) == pytest.approx(np.log(1e-12))
+    table = read_table(tmp_path / "z.parquet")
+    assert table.kind.digits is None
+    assert float(table.logits[0, 3]) == pytest.approx(np.log(1e-12))
     pq.write_table(wide(scores=np.eye(4)[Y], label=Y), tmp_path / "o.parquet")
     with pytest.raises(ValueError, match="every probability is 0 or 1"):
         read_table(tmp_path / "o.parquet")

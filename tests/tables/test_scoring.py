@@ -39,8 +39,8 @@ def table(rows=slice(None), first=0):
 def folder(tmp_path_factory):
     """A calibrator and six shards of one table."""
     path = tmp_path_factory.mktemp("scoring")
-    found = graphcal.calibrate(table().drop(["note"]), Y, calibrator="ts")
-    graphcal.save(found.calibration, path / "ts.safetensors")
+    result = graphcal.calibrate(table().drop(["note"]), Y, calibrator="ts")
+    graphcal.save(result.calibration, path / "ts.safetensors")
     for k, rows in enumerate(np.array_split(np.arange(len(Z)), 6)):
         (path / "preds").mkdir(exist_ok=True)
         pq.write_table(table(rows), path / "preds" / f"part-{k}.parquet", row_group_size=100)
@@ -53,15 +53,15 @@ def digests(folder):
 
 def test_rows_ids_and_other_columns_stay(folder, tmp_path):
     summary = score(folder / "ts.safetensors", folder / "preds", tmp_path)
-    found = pa.concat_tables([pq.read_table(p) for p in sorted(tmp_path.glob("*.parquet"))])
-    assert found["nid"].to_pylist() == list(range(len(Z)))
+    written = pa.concat_tables([pq.read_table(p) for p in sorted(tmp_path.glob("*.parquet"))])
+    assert written["nid"].to_pylist() == list(range(len(Z)))
     added = [*(f"calibrated_prob_{k}" for k in range(5)), "calibrated_prediction", "calibrated_confidence"]
-    assert found.column_names == ["nid", "note", *added]
+    assert written.column_names == ["nid", "note", *added]
     scale = float(graphcal.restore(folder / "ts.safetensors").scale)
-    probs = np.stack([found[f"calibrated_prob_{k}"].to_numpy() for k in range(5)], 1)
+    probs = np.stack([written[f"calibrated_prob_{k}"].to_numpy() for k in range(5)], 1)
     np.testing.assert_allclose(probs, softmax(scale * Z.astype(float)), atol=1e-6)
-    assert found["calibrated_prediction"].to_pylist() == Z.argmax(1).tolist()
-    np.testing.assert_allclose(found["calibrated_confidence"].to_numpy(), probs.max(1), atol=1e-7)
+    assert written["calibrated_prediction"].to_pylist() == Z.argmax(1).tolist()
+    np.testing.assert_allclose(written["calibrated_confidence"].to_numpy(), probs.max(1), atol=1e-7)
     assert (summary["rows"], summary["files"], summary["kept"]) == (3000, 6, 0)
     assert not summary["drift"]["differ"]
     assert sum(summary["profile"]["confidence"]) == sum(summary["profile"]["predicted"]) == 3000
@@ -82,8 +82,8 @@ def test_a_large_file_is_cut_at_row_groups(folder, tmp_path, monkeypatch):
         ("big-00002.parquet", 2400, [8, 9]),
     ]
     score(folder / "ts.safetensors", tmp_path / "big.parquet", tmp_path / "out")
-    found = pa.concat_tables([pq.read_table(p) for p in sorted((tmp_path / "out").glob("*.parquet"))])
-    assert found["nid"].to_pylist() == list(range(len(Z)))
+    written = pa.concat_tables([pq.read_table(p) for p in sorted((tmp_path / "out").glob("*.parquet"))])
+    assert written["nid"].to_pylist() == list(range(len(Z)))
 
 
 @pytest.mark.slow
@@ -137,8 +137,8 @@ def test_killed_three_times_and_resumed_it_gives_the_same_bytes(folder, tmp_path
 
 
 def other_calibrator(folder, tmp_path):
-    found = graphcal.calibrate(table().drop(["note"]), Y, calibrator="vs")
-    return graphcal.save(found.calibration, tmp_path / "vs.safetensors")
+    result = graphcal.calibrate(table().drop(["note"]), Y, calibrator="vs")
+    return graphcal.save(result.calibration, tmp_path / "vs.safetensors")
 
 
 def test_a_folder_of_other_files_is_not_overwritten(folder, tmp_path):
@@ -200,8 +200,8 @@ except ValueError as fault:
 
 @pytest.mark.slow
 def test_a_full_disk_is_said_and_leaves_nothing(folder, tmp_path):
-    said, _ = child(FULL_DISK, folder / "ts.safetensors", folder / "preds", tmp_path / "out").communicate()
-    assert f"cannot write {tmp_path / 'out' / 'part-'}" in said.decode()
+    message, _ = child(FULL_DISK, folder / "ts.safetensors", folder / "preds", tmp_path / "out").communicate()
+    assert f"cannot write {tmp_path / 'out' / 'part-'}" in message.decode()
     assert not [p for p in (tmp_path / "out").rglob("*") if p.is_file()]
 
 
@@ -240,8 +240,8 @@ def test_a_graph_aware_calibrator_scores_with_edges_and_without_a_graph_refuses(
         score(
             saved, path, tmp_path / name, edges=tmp_path / "x" / "edges.parquet", train_ids=tmp_path / "train.parquet"
         )
-        found = pq.read_table(tmp_path / name / "predictions.parquet")
-        probs = np.stack([found[f"calibrated_prob_{k}"].to_numpy() for k in range(out.num_classes)], 1)
+        scored = pq.read_table(tmp_path / name / "predictions.parquet")
+        probs = np.stack([scored[f"calibrated_prob_{k}"].to_numpy() for k in range(out.num_classes)], 1)
         np.testing.assert_allclose(probs, calibration(out).exp().numpy(), atol=1e-5)
     with pytest.raises(ValueError, match="reads the graph around every node .* --edges"):
         score(saved, path, tmp_path / "no")

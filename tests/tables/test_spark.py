@@ -48,8 +48,8 @@ def test_spark_gives_the_rows_of_the_local_engine(spark, tmp_path):
     (tmp_path / "preds").mkdir()
     for k in range(2):
         pq.write_table(table.slice(500 * k, 500), tmp_path / "preds" / f"part-{k}.parquet")
-    found = graphcal.calibrate(table.drop(["note"]), y, calibrator="ts")
-    saved = graphcal.save(found.calibration, tmp_path / "ts.safetensors")
+    result = graphcal.calibrate(table.drop(["note"]), y, calibrator="ts")
+    saved = graphcal.save(result.calibration, tmp_path / "ts.safetensors")
     score(saved, tmp_path / "preds", tmp_path / "local")
     local = pa.concat_tables([pq.read_table(path) for path in sorted((tmp_path / "local").glob("*.parquet"))])
     scorer = scorer_of(graphcal.restore(saved), table, "predictions")

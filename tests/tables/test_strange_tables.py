@@ -96,11 +96,11 @@ def test_decimal_labels_are_whole_numbers(tmp_path):
 
 
 def test_predictions_at_another_threshold_are_no_other_order(tmp_path):
-    known = {"id": IDS, "label": Y2, "prob": P2[:, 1]}
-    table = read_table(write(tmp_path / "p.parquet", **known, prediction=(P2[:, 1] > 0.3).astype(int)))
+    columns = {"id": IDS, "label": Y2, "prob": P2[:, 1]}
+    table = read_table(write(tmp_path / "p.parquet", **columns, prediction=(P2[:, 1] > 0.3).astype(int)))
     assert np.array_equal(table.y.numpy(), Y2)
     with pytest.raises(ValueError, match="another order"):
-        read_table(write(tmp_path / "p.parquet", **known, prediction=(P2[:, 1] < 0.3).astype(int)))
+        read_table(write(tmp_path / "p.parquet", **columns, prediction=(P2[:, 1] < 0.3).astype(int)))
 
 
 # --- splits
@@ -239,9 +239,9 @@ def test_shards_may_write_an_id_as_number_and_as_text(tmp_path):
     (tmp_path / "p").mkdir()
     pq.write_table(table.slice(0, 60), tmp_path / "p" / "a.parquet")
     pq.write_table(text, tmp_path / "p" / "b.parquet")
-    is_as_meant(found := read_table(tmp_path / "p"))
-    assert found.ids.to_pylist() == [str(k) for k in IDS]
-    written = calibrate_files(found, None, None, ["ts"]).save(tmp_path / "out").parent / "calibrated.parquet"
+    is_as_meant(shards := read_table(tmp_path / "p"))
+    assert shards.ids.to_pylist() == [str(k) for k in IDS]
+    written = calibrate_files(shards, None, None, ["ts"]).save(tmp_path / "out").parent / "calibrated.parquet"
     assert pq.read_table(written)["id"].to_pylist() == [str(k) for k in IDS]
 
 
@@ -267,9 +267,9 @@ def test_leading_zeros_stay_in_a_column_of_any_name(tmp_path):
     pa.csv.write_csv(pa.table({"paper": papers, "label": Y, "split": SPLIT, **wide()}), tmp_path / "p.csv")
     text = (tmp_path / "p.csv").read_text().replace('"', "")
     (tmp_path / "p.csv").write_text(text)
-    found = read_table(tmp_path / "p.csv", columns={"id": "paper"})
-    is_as_meant(found)
-    assert found.ids.to_pylist() == papers
+    table = read_table(tmp_path / "p.csv", columns={"id": "paper"})
+    is_as_meant(table)
+    assert table.ids.to_pylist() == papers
 
 
 def test_a_packed_csv_file(tmp_path):
@@ -367,9 +367,9 @@ def test_class_names_of_a_single_score_travel_with_the_table(tmp_path, names):
     out = calibrated(
         tmp_path, {"id": IDS, "label": label, "split": SPLIT, "prob": P2[:, 1]}, "--classes", ",".join(names)
     )
-    found = read_table(out / "calibrated.parquet")
-    assert found.classes == tuple(names)
-    assert np.array_equal(found.y.numpy(), Y2)
+    table = read_table(out / "calibrated.parquet")
+    assert table.classes == tuple(names)
+    assert np.array_equal(table.y.numpy(), Y2)
     score(out / "calibrator.safetensors", tmp_path / "p.parquet", tmp_path / "scored")
     assert np.array_equal(read_table(tmp_path / "scored").y.numpy(), Y2)
 
@@ -378,8 +378,8 @@ def test_numbered_classes_in_another_order_travel_with_the_table(tmp_path):
     order = np.random.default_rng(3).permutation(C)
     columns = {**KNOWN, "probs": pa.array(list(P[:, order]))}
     out = calibrated(tmp_path, columns, "--classes", ",".join(map(str, order)))
-    found = read_table(out / "calibrated.parquet")
-    assert np.array_equal(np.array(found.classes, int)[found.y.numpy()], Y)
+    table = read_table(out / "calibrated.parquet")
+    assert np.array_equal(np.array(table.classes, int)[table.y.numpy()], Y)
     plain = pq.read_table(out / "calibrated.parquet").replace_schema_metadata(None)  # as another tool writes it again
     pq.write_table(plain, tmp_path / "copy.parquet")
     with pytest.raises(ValueError, match="'calibrated_prediction' is not the class of the highest score"):
@@ -388,10 +388,10 @@ def test_numbered_classes_in_another_order_travel_with_the_table(tmp_path):
 
 def test_the_calibrated_score_is_read_where_the_column_has_a_class_name(tmp_path):
     out = calibrated(tmp_path, {"id": IDS, "label": Y2, "split": SPLIT, "fraud_PROB": P2[:, 1]})
-    found = read_table(out / "calibrated.parquet")
-    assert found.layout.scores == ("calibrated_prob",)
+    table = read_table(out / "calibrated.parquet")
+    assert table.layout.scores == ("calibrated_prob",)
     written = pq.read_table(out / "calibrated.parquet")["calibrated_prob"].to_numpy()
-    assert np.abs(probs_of(found)[:, 1] - written).max() < 1e-6
+    assert np.abs(probs_of(table)[:, 1] - written).max() < 1e-6
 
 
 def test_names_of_columns_travel_with_the_table(tmp_path):
@@ -495,8 +495,8 @@ def test_scoring_tells_a_training_set_that_is_not_given(tmp_path):
     results = calibrate_files(read_table(path), edges, layer, ["scar"])
     results.save(tmp_path / "out")
     calibrator = tmp_path / "out" / "calibrator.safetensors"
-    found = score(calibrator, path, tmp_path / "a", edges=edges)
-    assert "24 training rows; without --train-ids" in found["notes"][0]
+    summary = score(calibrator, path, tmp_path / "a", edges=edges)
+    assert "24 training rows; without --train-ids" in summary["notes"][0]
     train = write(tmp_path / "t.parquet", id=IDS[SPLIT == "train"])
     assert "notes" not in score(calibrator, path, tmp_path / "b", edges=edges, train_ids=train)
     with pytest.raises(ValueError, match="no column 'paper', which --columns id=paper names"):

@@ -139,8 +139,8 @@ def test_offsets_that_leave_their_buffer_are_refused_and_not_followed(tmp_path: 
     with pa.ipc.new_file(file, texts.schema) as writer:
         writer.write_table(texts)
     content = bytearray(file.read_bytes())
-    place = content.index(struct.pack("<iii", 0, 5, 11))
-    content[place + 4 : place + 8] = struct.pack("<i", 2**30)
+    start = content.index(struct.pack("<iii", 0, 5, 11))
+    content[start + 4 : start + 8] = struct.pack("<i", 2**30)
     file.write_bytes(content)
     with pytest.raises(ValueError, match=r"t\.arrow cannot be read"):
         read_table_file(file)
@@ -267,10 +267,10 @@ def peak():  # memory of this process in kB; ru_maxrss would count that of its p
 for name in sys.argv[1:]:
     begin = time.monotonic()
     try:
-        said = f"{read_table_file(Path(name)).num_rows} rows"
+        outcome = f"{read_table_file(Path(name)).num_rows} rows"
     except ValueError as fault:
-        said = str(fault)
-    print(json.dumps([said, time.monotonic() - begin, peak()]), flush=True)
+        outcome = str(fault)
+    print(json.dumps([outcome, time.monotonic() - begin, peak()]), flush=True)
 """
 
 
@@ -285,9 +285,9 @@ def test_parquet_bombs_end_in_time_and_memory(tmp_path: Path) -> None:
     run = subprocess.run([sys.executable, "-c", READ, *map(str, files)], capture_output=True, text=True, timeout=100)
     outcomes = [json.loads(line) for line in run.stdout.splitlines()]
     assert len(outcomes) == len(files), run.stderr
-    for file, (said, seconds, peak), (_, expected) in zip(files, outcomes, bombs().values()):
-        assert expected in said, file.name
-        assert str(file) in said or said.endswith(" rows")
+    for file, (outcome, seconds, peak), (_, expected) in zip(files, outcomes, bombs().values()):
+        assert expected in outcome, file.name
+        assert str(file) in outcome or outcome.endswith(" rows")
         assert seconds < 5, file.name
         assert peak < 10**6, file.name  # kB
 
@@ -410,11 +410,11 @@ def test_tensors_that_are_larger_than_their_file(tmp_path: Path) -> None:
     torch.save({"x": torch.zeros(1).expand(2**40)}, tmp_path / "t.pt")
     with pytest.raises(ValueError, match=r"t\.pt: x of shape \(1099511627776,\) would take"):
         read_table_file(tmp_path / "t.pt")
-    found = load_safely(tmp_path / "t.pt")
+    tensors = load_safely(tmp_path / "t.pt")
     for wrong in (torch.zeros(3, device="meta"), torch.eye(3).to_sparse(), torch.zeros(2, dtype=torch.cfloat), "text"):
         with pytest.raises(ValueError, match="x is a"):
             check_tensor(wrong, "x", tmp_path)
-    assert isinstance(found["x"], torch.Tensor)
+    assert isinstance(tensors["x"], torch.Tensor)
 
 
 def test_a_pickle_without_an_archive_is_not_opened(tmp_path: Path) -> None:

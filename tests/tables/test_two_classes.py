@@ -45,9 +45,9 @@ def test_isotonic_and_platt_undo_a_class_weight_where_labels_are_selected_by_the
     rest = labels < 0
     mean = {}
     for name in ("isotonic", "platt", "auto", "isotonic-keep"):
-        found = graphcal.calibrate(both(p), labels, calibrator=name, kind="probs")
-        mean[name] = found.probs[rest, 1].mean()
-    rows = found.study.graph.val_mask.numpy()
+        result = graphcal.calibrate(both(p), labels, calibrator=name, kind="probs")
+        mean[name] = result.probs[rest, 1].mean()
+    rows = result.study.graph.val_mask.numpy()
     curve = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(p[rows], y[rows])
     assert mean["isotonic"] == pytest.approx(curve.predict(p[rest]).mean(), abs=1e-3)
     assert mean["isotonic"] == pytest.approx(y[rest].mean(), abs=0.008)
@@ -64,17 +64,17 @@ def staircase(score: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(("curve", "kind"), [(None, Sigmoids), (staircase, PositiveCurve)], ids=["sigmoid", "steps"])
 def test_auto_takes_the_least_cross_validated_nll(curve, kind):
     p, y = scored(weight=12, curve=curve)
-    found = graphcal.calibrate(both(p), y, kind="probs")
-    compared = found.calibration.fitted_on["compared"]
+    result = graphcal.calibrate(both(p), y, kind="probs")
+    compared = result.calibration.fitted_on["compared"]
     assert list(compared) == ["graph-scaling", "platt", "isotonic"]
-    assert isinstance(found.calibration, kind)
+    assert isinstance(result.calibration, kind)
     best = min(compared, key=compared.get)
     alone = graphcal.calibrate(both(p), y, calibrator=best, kind="probs")
-    np.testing.assert_array_equal(found.probs, alone.probs)
-    (note,) = [note for note in found.notes if note.startswith("auto chose")]
+    np.testing.assert_array_equal(result.probs, alone.probs)
+    (note,) = [note for note in result.notes if note.startswith("auto chose")]
     assert note.startswith(f"auto chose {best}: cross-validated NLL {compared[best]:.4f} on the fitting rows (")
     assert all(f"{name} {compared[name]:.4f}" in note for name in compared if name != best)
-    assert list(found.study.recipes) == ["none", best]  # "auto" has the name of the method behind it
+    assert list(result.study.recipes) == ["none", best]  # "auto" has the name of the method behind it
 
 
 def test_auto_reads_no_label_of_a_measured_row():
@@ -89,8 +89,8 @@ def test_auto_reads_no_label_of_a_measured_row():
 def test_auto_compares_beside_edges_too():
     p, y = scored(600, weight=12)
     edges = np.stack([np.arange(600), (np.arange(600) + 1) % 600])
-    found = graphcal.calibrate(both(p), y, edges=edges, kind="probs")
-    assert set(found.calibration.fitted_on["compared"]) == {"graph-scaling", "platt", "isotonic"}
+    result = graphcal.calibrate(both(p), y, edges=edges, kind="probs")
+    assert set(result.calibration.fitted_on["compared"]) == {"graph-scaling", "platt", "isotonic"}
 
 
 @pytest.mark.parametrize(("classes", "labelled"), [(3, 400), (2, 30)])
@@ -99,12 +99,12 @@ def test_auto_is_graph_scaling_with_more_classes_or_few_labels(classes, labelled
     z = rng.standard_normal((400, classes))
     y = (z + rng.gumbel(size=z.shape)).argmax(1)
     y[labelled:] = -1
-    found = graphcal.calibrate(2 * z, y, kind="logits")
-    assert isinstance(found.calibration, GraphScaled)
-    assert "compared" not in found.calibration.fitted_on
-    assert not any("auto chose" in note for note in found.notes)
+    result = graphcal.calibrate(2 * z, y, kind="logits")
+    assert isinstance(result.calibration, GraphScaled)
+    assert "compared" not in result.calibration.fitted_on
+    assert not any("auto chose" in note for note in result.notes)
     np.testing.assert_array_equal(
-        found.probs, graphcal.calibrate(2 * z, y, calibrator="graph-scaling", kind="logits").probs
+        result.probs, graphcal.calibrate(2 * z, y, calibrator="graph-scaling", kind="logits").probs
     )
 
 

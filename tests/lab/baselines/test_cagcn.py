@@ -35,6 +35,6 @@ def test_the_margin_rewards_clear_right_and_unclear_wrong_predictions():
 
 def test_stopping_nodes_decide_when_to_stop(out):
     on, other = out.graph.val_mask, out.graph.train_mask
-    own = CaGCN(epochs=60, patience=5).fit(out, on)
+    ours = CaGCN(epochs=60, patience=5).fit(out, on)
     theirs = CaGCN(epochs=60, patience=5).fit(out, on, stop=other)
-    assert not torch.equal(own.w1, theirs.w1)
+    assert not torch.equal(ours.w1, theirs.w1)

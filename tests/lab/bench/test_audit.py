@@ -46,9 +46,9 @@ def test_the_same_records_give_the_same_bytes(results: tuple[Path, Path], tmp_pa
 @pytest.mark.slow
 def test_every_score_and_every_test_is_measured_again(results: tuple[Path, Path]) -> None:
     file, published = results
-    found = audit(file, published)
-    assert found.wrong == []
-    assert found.checked >= 12 * (8 + 8) + 6 * 2  # twelve records and lines, six paired tests
+    report = audit(file, published)
+    assert report.wrong == []
+    assert report.checked >= 12 * (8 + 8) + 6 * 2  # twelve records and lines, six paired tests
     with (published / "small-tests.csv").open() as stream:
         lines = list(csv.DictReader(stream))
     session = small_session()

@@ -98,22 +98,22 @@ def test_thirteen_methods_with_the_same_node_error_are_rarely_told_from_the_best
 def test_a_clear_difference_is_told_from_the_best_of_thirteen() -> None:
     rng, methods = np.random.default_rng(1), 13
     shared = 0.04 * (0.8 + 0.2 * np.eye(methods))
-    found = 0
+    clear = 0
     for _ in range(100):
         values = equal_methods(methods, 10, 0.8, rng) * 0.2 + np.linalg.cholesky(shared) @ rng.standard_normal((13, 1))
         values[1:] += 0.8  # six standard errors
         best = int(values.mean(axis=1).argmin())
         p = from_the_best(values, shared, best)
-        found += best == 0 and all(one <= 0.05 for one in p.values())
-    assert found >= 80
+        clear += best == 0 and all(one <= 0.05 for one in p.values())
+    assert clear >= 80
 
 
 def test_differences_have_the_sign_of_the_metric(session: Session) -> None:
     keys = {m: [one.cell.key for one in session.slots if one.method == m] for m in ("uncal", "ts")}
     for metric in ("ece", "nll"):
-        found = against("ts", keys, session.store, metric)["uncal"]
-        assert found.value > 0
-        assert found.real
+        difference = against("ts", keys, session.store, metric)["uncal"]
+        assert difference.value > 0
+        assert difference.real
     same = against("ts", keys, session.store, "accuracy")["uncal"]
     assert same.value == 0
     assert not same.real

@@ -25,8 +25,8 @@ def ticked(counter: list[int]) -> Tick:
 
 def comparable(session: Session) -> dict[str, object]:
     """Everything but the seconds."""
-    found = {key: session.store.record(key) for key in session.store.finished()}
-    return {key: (one.spec, one.result, one.versions) for key, one in found.items()}
+    records = {key: session.store.record(key) for key in session.store.finished()}
+    return {key: (one.spec, one.result, one.versions) for key, one in records.items()}
 
 
 @pytest.fixture(scope="module")
@@ -113,11 +113,11 @@ def test_ctrl_c_ends_the_workers_and_reaches_the_caller(tmp_path: Path) -> None:
         while len(list(marks.iterdir())) < 5 and time.monotonic() < deadline:
             time.sleep(0.05)
         os.killpg(child.pid, signal.SIGINT)  # what a terminal does: the whole group gets it
-        said, _ = child.communicate(timeout=30)
+        output, _ = child.communicate(timeout=30)
     finally:
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
-    word, done = said.split()
+    word, done = output.split()
     assert word == "stopped"
     assert 3 <= int(done) < 499
     deadline = time.monotonic() + 30

@@ -13,10 +13,10 @@ from graphcal.lab.bench.comparisons import MeanDifference, Sample, bias, combine
 
 def test_welch_by_hand() -> None:
     # se² = 0.6²/10 + 0.8²/10 = 0.1; df = 0.01 / (0.036²/9 + 0.064²/9) = 0.01 / 0.000599111 = 16.6914
-    found = welch(Sample(4.0, 0.6, 10), Sample(3.5, 0.8, 10))
-    assert found.value == pytest.approx(0.5)
-    assert found.error == pytest.approx(math.sqrt(0.1))
-    assert found.df == pytest.approx(16.6914, abs=1e-4)
+    result = welch(Sample(4.0, 0.6, 10), Sample(3.5, 0.8, 10))
+    assert result.value == pytest.approx(0.5)
+    assert result.error == pytest.approx(math.sqrt(0.1))
+    assert result.df == pytest.approx(16.6914, abs=1e-4)
 
 
 def test_welch_is_scipys() -> None:
@@ -65,9 +65,9 @@ def test_rows_of_a_graph_are_combined_by_their_errors() -> None:
 
 
 def test_bias_by_hand() -> None:
-    found = bias([1.0, 2.0, 3.0, -1.0])
+    result = bias([1.0, 2.0, 3.0, -1.0])
     # mean 1.25, sd 1.7078, t(3) = 3.1824: half width 2.7175; three of four above: p = 10/16
-    assert (found.mean, found.above, found.entries) == (1.25, 3, 4)
-    assert (found.low, found.high) == (pytest.approx(-1.4675, abs=1e-4), pytest.approx(3.9675, abs=1e-4))
-    assert found.p_sign == pytest.approx(0.625)
+    assert (result.mean, result.above, result.entries) == (1.25, 3, 4)
+    assert (result.low, result.high) == (pytest.approx(-1.4675, abs=1e-4), pytest.approx(3.9675, abs=1e-4))
+    assert result.p_sign == pytest.approx(0.625)
     assert bias([1.0] * 17 + [-1.0]).p_sign == pytest.approx(38 / 2**18)

@@ -120,8 +120,8 @@ def test_a_figure_has_no_key_that_nobody_reads() -> None:
 
 def test_the_reliability_of_records_is_that_of_the_nodes(session: Session) -> None:
     entry = session.table().rows[0].entries["ts"]
-    found = reliability_of(entry)
+    pooled = reliability_of(entry)
     parts = [reliability(*session.store.nodes(key), 20) for key in entry.keys]
-    assert torch.allclose(found.count, sum(part.count for part in parts) / len(parts))
-    assert torch.allclose(found.right_sum, sum(part.right_sum for part in parts) / len(parts))
-    assert torch.allclose(found.conf_sum, sum(part.conf_sum for part in parts) / len(parts), atol=1e-6)
+    assert torch.allclose(pooled.count, sum(part.count for part in parts) / len(parts))
+    assert torch.allclose(pooled.right_sum, sum(part.right_sum for part in parts) / len(parts))
+    assert torch.allclose(pooled.conf_sum, sum(part.conf_sum for part in parts) / len(parts), atol=1e-6)

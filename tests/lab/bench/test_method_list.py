@@ -43,8 +43,8 @@ def test_the_reference_is_taken_off_each_method_and_each_rival_off_the_own_metho
     gap = entries["uncal"].mean("nll") - entries["ts"].mean("nll")
     text = text_of(replace(plain, rows=(*plain.rows, other)))
     assert f"| Uncal. | 2 | {gap:+.4f} | 0 / 2 |" in text
-    own = Session.of(small(kind="list", own="ts", rivals=["uncal"], summary=SUMMARY), session.store.folder).table()
-    assert f"| Uncal. | 1 | {-gap:+.4f} | 1 / 0 |" in text_of(own)
+    table = Session.of(small(kind="list", own="ts", rivals=["uncal"], summary=SUMMARY), session.store.folder).table()
+    assert f"| Uncal. | 1 | {-gap:+.4f} | 1 / 0 |" in text_of(table)
 
 
 def test_the_summary_file_has_what_the_page_leaves_out(session: Session) -> None:

@@ -81,8 +81,8 @@ def test_a_file_lies_on_top_of_the_one_it_extends(installed: Path) -> None:
 
 
 def test_a_file_of_your_own_extends_one_beside_it_or_an_installed_one(installed: Path) -> None:
-    own = 'title = "Mine"\nruns = 3\n'
-    (installed / "mine.toml").write_text('extends = "second"\n' + own)
+    text = 'title = "Mine"\nruns = 3\n'
+    (installed / "mine.toml").write_text('extends = "second"\n' + text)
     (installed / "closer.toml").write_text('extends = "mine"\ntitle = "Closer"\n')
     assert (read_preset(str(installed / "mine.toml")).runs, read_preset("second").runs) == (3, 2)
     closer = read_preset(str(installed / "closer.toml"))

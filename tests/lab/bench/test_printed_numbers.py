@@ -41,10 +41,10 @@ def numbers(tmp_path: Path) -> Path:
     return path
 
 
-def at(numbers: Path, pointer: dict[str, Any], method: str, **place: Any) -> tuple[Any, tuple[str, ...]]:
+def at(numbers: Path, pointer: dict[str, Any], method: str, **row: Any) -> tuple[Any, tuple[str, ...]]:
     """What stands beside a method in a place."""
     text = {"title": "", "source": "", "runs": 1, "methods": "all", "axes": {}, "numbers": numbers}
-    return printed(build_preset("one", {**text, "published": [pointer]}), place, method)
+    return printed(build_preset("one", {**text, "published": [pointer]}), row, method)
 
 
 def test_a_column_is_found_by_row_and_name(numbers: Path) -> None:
@@ -79,12 +79,12 @@ def test_a_table_may_be_for_some_slots_only(numbers: Path) -> None:
 
 def test_remarks_come_when_they_are_asked_for(numbers: Path) -> None:
     pointer = {"table": "ece", "columns": {"uncal": "raw", "warm": "ts"}}
-    place = {"dataset": "cora", "labels_per_class": 40}
-    assert at(numbers, pointer, "uncal", **place)[1] == ()
-    asked = {**pointer, "remarks": True}
-    assert at(numbers, asked, "uncal", **place)[1] == ("in both", "the whole row")
-    assert at(numbers, asked, "warm", dataset="cora", labels_per_class=20)[1] == ("in both",)
-    assert at(numbers, asked, "another", **place)[1] == ("the whole row",)
+    row = {"dataset": "cora", "labels_per_class": 40}
+    assert at(numbers, pointer, "uncal", **row)[1] == ()
+    with_remarks = {**pointer, "remarks": True}
+    assert at(numbers, with_remarks, "uncal", **row)[1] == ("in both", "the whole row")
+    assert at(numbers, with_remarks, "warm", dataset="cora", labels_per_class=20)[1] == ("in both",)
+    assert at(numbers, with_remarks, "another", **row)[1] == ("the whole row",)
 
 
 def test_a_preset_may_hold_numbers_itself() -> None:

@@ -51,7 +51,7 @@ def put(session: Session, results: Path) -> str:
     return (results / "small.md").read_text()
 
 
-def said(page: str) -> str:
+def body_of(page: str) -> str:
     """The page without how it was made."""
     return page.partition("## How it was made")[0]
 
@@ -63,7 +63,7 @@ def test_two_parts_say_what_the_whole_says(tmp_path: Path) -> None:
     put(part("backbone=gat"), parts)
     kept = (parts / "small-runs.csv").read_text().splitlines()[1:]
     together = put(part("backbone=gcn,sage"), parts)
-    assert said(together) == said(page)
+    assert body_of(together) == body_of(page)
     for file in ("small.csv", "small-runs.csv", "small-seconds.csv", "small-tests.csv"):
         assert (parts / file).read_text() == (whole / file).read_text(), file
     assert set(kept) <= set((parts / "small-runs.csv").read_text().splitlines())
@@ -157,7 +157,7 @@ def test_two_parts_of_a_list_say_what_the_whole_says(tmp_path: Path) -> None:
     kept = (parts / "small-runs.csv").read_text().splitlines()[1:]
     publish(part("backbone=gcn,sage", **like).table(), "others", parts)
     publish(part("backbone=gat", runs=1, **like).table(), "fewer runs", parts)
-    assert said((parts / "small.md").read_text()) == said((whole / "small.md").read_text())
+    assert body_of((parts / "small.md").read_text()) == body_of((whole / "small.md").read_text())
     for file in sorted(path.name for path in whole.iterdir() if path.suffix in (".csv", ".svg")):
         assert (parts / file).read_text() == (whole / file).read_text(), file
     assert set(kept) <= set((parts / "small-runs.csv").read_text().splitlines())

@@ -175,16 +175,16 @@ def test_a_session_resumes_and_a_plug_in_joins_the_leaderboard_by_one_command(da
     assert old == list(csv.DictReader(before["small-windows.csv"].decode().splitlines()))
 
 
-def installed(place: Path) -> Path:
+def installed(folder: Path) -> Path:
     """The example package as an installer leaves it."""
-    metadata = place / "margin_scaling-0.1.0.dist-info"
+    metadata = folder / "margin_scaling-0.1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: margin-scaling\nVersion: 0.1.0\n")
     (metadata / "entry_points.txt").write_text(
         "[graphcal.calibrators]\nmargin-scaling = margin_scaling:MarginScaling\n"
     )
-    (place / "margin_scaling.py").write_text((PLUGIN / "margin_scaling.py").read_text(encoding="utf-8"))
-    return place
+    (folder / "margin_scaling.py").write_text((PLUGIN / "margin_scaling.py").read_text(encoding="utf-8"))
+    return folder
 
 
 def lines_with(nll: dict[str, float]) -> list[dict[str, str]]:

@@ -43,8 +43,14 @@ def test_none_can_be_said_in_toml() -> None:
 
 
 def test_equal_trainings_have_equal_hashes_however_they_are_said() -> None:
-    said = {"a": {}, "b": {"training": {"final_weight_decay": 5e-4}}, "c": {"search": {"final_weight_decay": ["none"]}}}
-    preset = small(methods=list(said), define={name: {"calibrator": "none", **how} for name, how in said.items()})
+    trainings = {
+        "a": {},
+        "b": {"training": {"final_weight_decay": 5e-4}},
+        "c": {"search": {"final_weight_decay": ["none"]}},
+    }
+    preset = small(
+        methods=list(trainings), define={name: {"calibrator": "none", **how} for name, how in trainings.items()}
+    )
     assert len({slot.cell.group.key for slot in expand(preset, 1)}) == 1
 
 

@@ -35,9 +35,9 @@ def test_a_record_holds_what_a_table_needs(tmp_path: Path) -> None:
         record = session.store.record(key)
         assert record.cell == cell
         for where in ("test", "unlabelled"):
-            found = record.result[where]
-            assert found["ece_excess"] == pytest.approx(found["ece"] - found["ece_floor"])
-            assert 0 < found["accuracy"] < 1
+            scores = record.result[where]
+            assert scores["ece_excess"] == pytest.approx(scores["ece"] - scores["ece_floor"])
+            assert 0 < scores["accuracy"] < 1
         assert record.result["test"]["nodes"] == sum(record.result["bins"]["count"]) == 1000
         assert record.result["unlabelled"]["nodes"] == 3327 - 120 - 500 - 15  # fifteen nodes have no label
         assert record.result["nodes"] == {"all": 3327, "train": 120, "val": 500, "test": 1000}
@@ -77,14 +77,14 @@ def test_validation_chooses_among_trainings(tmp_path: Path) -> None:
         "small": {"calibrator": "ts", "training": {"final_weight_decay": 0.5}},
         "zero": {"calibrator": "ts", "training": {"final_weight_decay": 0.0}},
     })  # fmt: skip
-    found = {(one.method, one.cell.run): session.store.record(one.cell.key) for one in session.slots}
+    records = {(one.method, one.cell.run): session.store.record(one.cell.key) for one in session.slots}
     for run in ((0, 0), (0, 1)):
-        chosen, candidates = found["searched", run], [found["small", run], found["zero", run]]
+        searched, candidates = records["searched", run], [records["small", run], records["zero", run]]
         best = min(candidates, key=lambda one: one.result["validation"]["nll"])
-        assert chosen.result["validation"] == best.result["validation"]
-        assert chosen.result["test"] == best.result["test"]
-        assert chosen.result["chosen"] == best.spec["groups"][0]["training"]
-        assert chosen.seconds["search"] > 0
+        assert searched.result["validation"] == best.result["validation"]
+        assert searched.result["test"] == best.result["test"]
+        assert searched.result["chosen"] == best.spec["groups"][0]["training"]
+        assert searched.seconds["search"] > 0
 
 
 def test_calibrators_and_training_see_no_test_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,8 +122,8 @@ def test_a_failing_cell_is_recorded_and_the_rest_goes_on(tmp_path: Path, monkeyp
         assert session.finished() == 2
         assert set(session.failed().values()) == {"ArithmeticError: the temperature is below zero"}
         assert "failed: ArithmeticError" in session.table().rows[0].entries["ts"].missing
-        (found,) = status(tmp_path)
-        assert (found.cells, found.finished, len(found.failed)) == (4, 2, 2)
+        (counts,) = status(tmp_path)
+        assert (counts.cells, counts.finished, len(counts.failed)) == (4, 2, 2)
     session = ran(tmp_path, methods=["ts", "uncal"], runs=2)  # repaired: failed cells are tried again
     assert session.finished() == 4
     assert not session.failed()

@@ -90,20 +90,20 @@ def test_bold_needs_a_test_against_every_other_method(session: Session) -> None:
 def test_methods_on_other_test_nodes_stand_side_by_side_but_are_not_compared(session: Session) -> None:
     elsewhere = {"title": "other splits", "protocol": "random", "over": "splits", "calibrator": "none"}
     mixed = small(methods=["uncal", "ts", "elsewhere"], define={"elsewhere": elsewhere}, runs=2)
-    asked = Session.of(mixed, session.store.folder)
-    asked.run(Serial(), lambda: None)
-    entries = asked.table().rows[0].entries
+    combined = Session.of(mixed, session.store.folder)
+    combined.run(Serial(), lambda: None)
+    entries = combined.table().rows[0].entries
     assert all(len(entry.records) == 2 for entry in entries.values())
     assert not any(entry.best or entry.tied for entry in entries.values())
-    assert "other splits" in text_of(asked.table())
+    assert "other splits" in text_of(combined.table())
 
 
 def test_a_place_without_numbers_says_why(session: Session, tmp_path: Path) -> None:
     rule = {"where": {"method": "searched"}, "leave_out": "it cannot be had here"}
     assert "it cannot be had here" in text_of(Session.of(small(set=[rule]), session.store.folder).table())
-    asked = Session.of(small(set=[rule]), tmp_path)
-    asked.preset.reasons.update({"citeseer": "the graph is away"})  # type: ignore[attr-defined]
-    text = text_of(asked.table())
+    refused = Session.of(small(set=[rule]), tmp_path)
+    refused.preset.reasons.update({"citeseer": "the graph is away"})  # type: ignore[attr-defined]
+    text = text_of(refused.table())
     assert "Not run: citeseer (the graph is away)." in text
 
 

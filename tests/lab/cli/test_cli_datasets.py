@@ -35,9 +35,9 @@ def test_the_command_prints_the_card(alone: Path, command: typer.Typer) -> None:
     assert shown.exit_code == 0
     for part in ("3,327 nodes", "9,104 directed edges", "homophily 0.738", "48 isolated", "cagcn", "25.3%"):
         assert part in shown.output
-    found = json.loads(CliRunner().invoke(command, ["citeseer", "--json"]).output)
-    assert found["num_classes"] == 6
-    assert found["protocols"][0]["train"] == 120
+    card = json.loads(CliRunner().invoke(command, ["citeseer", "--json"]).output)
+    assert card["num_classes"] == 6
+    assert card["protocols"][0]["train"] == 120
 
 
 def test_an_unknown_name_lists_the_choices(command: typer.Typer) -> None:

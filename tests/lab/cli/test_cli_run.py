@@ -121,8 +121,8 @@ def test_the_terminal_prints_one_line_per_idea_of_the_record(tmp_path):
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
     record = json.loads((tmp_path / "here" / "results.json").read_text())
     text = " ".join(done.stdout.split())
-    for heading, said in summary(record):
-        assert f"{heading}: {said}" in text
+    for heading, value in summary(record):
+        assert f"{heading}: {value}" in text
     assert "accuracy %" in done.stdout
 
 

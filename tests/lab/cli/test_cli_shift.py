@@ -47,8 +47,8 @@ def _everything_fits(rows: list[dict[str, Any]], lines: list[str]) -> None:
         ]
         for row in rows
     ]
-    found = [line.split() for line in lines]
-    assert [line for line in found if line in expected] == expected
+    cells = [line.split() for line in lines]
+    assert [line for line in cells if line in expected] == expected
     assert "means over seeds" in " ".join(lines)
     for row in rows:
         if row.get("shift") in ("features", "edges"):
@@ -66,16 +66,16 @@ def test_the_table_of_new_nodes_says_when_and_how(monkeypatch: pytest.MonkeyPatc
     numbers |= {"auroc": 0.7, "nll": 0.5, "changed": 0.0}
     rows = [{"shift": "wave", "wave": 2, "method": "ts", **numbers}]
     rows += [{"shift": "sampled", "fanout": "5", "way": way, "method": "ts", **numbers} for way in ("table", "plain")]
-    asked: dict[str, Any] = {}
+    received: dict[str, Any] = {}
     monkeypatch.setattr(arguments, "graph_of", lambda *_: random_graph())
-    monkeypatch.setattr("graphcal.lab.shift.inductive", lambda *_, **given: asked.update(given) or rows)
+    monkeypatch.setattr("graphcal.lab.shift.inductive", lambda *_, **given: received.update(given) or rows)
     app = typer.Typer()
     app.command()(command)
     asked_for = ["tiny", "--table", "inductive", "--seeds", "2", "--keep", "here", "--calibrator", "ts"]
     printed = CliRunner(env={"COLUMNS": "80"}).invoke(app, asked_for).output
-    assert asked["folder"] == "here"
-    assert list(asked["seeds"]) == [0, 1]
-    assert list(asked["methods"]) == ["ts"]
+    assert received["folder"] == "here"
+    assert list(received["seeds"]) == [0, 1]
+    assert list(received["methods"]) == ["ts"]
     assert "wave 2: nodes that were not there before" in printed
     assert "fan-out 5, the graph read once as a whole" in printed
     assert "fan-out 5, nothing known of the neighbourhood" in printed

@@ -49,7 +49,7 @@ def test_tables_with_names_and_a_delimiter_of_their_own(tmp_path) -> None:
     )
     few = ["--search", "grid", "--decays", "5e-4", "--seeds", "1", "--json"]
     described = ["--columns", "id=paper,label=topic", "--delimiter", ";"]
-    found = CliRunner().invoke(app, ["tune", str(tmp_path), *described, *few])
-    assert found.exit_code == 0, found.output
-    assert json.loads(found.stdout)["decay"] == 5e-4
+    done = CliRunner().invoke(app, ["tune", str(tmp_path), *described, *few])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["decay"] == 5e-4
     assert isinstance(CliRunner().invoke(app, ["tune", str(tmp_path), *few]).exception, ValueError)

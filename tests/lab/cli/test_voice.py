@@ -87,15 +87,15 @@ def test_what_is_completed_is_all_there_is_and_waits_for_no_torch():
 @pytest.mark.parametrize("command", ["tune", "shift", "explain"])
 def test_own_tables_are_described_as_for_run(command):
     """The options of a graph of one's own are the same wherever a graph is trained on."""
-    own = ("dataset", "backbone", "labels_per_class", "protocol", "split", "columns", "delimiter")
+    names = ("dataset", "backbone", "labels_per_class", "protocol", "split", "columns", "delimiter")
     here, there = ({one.name: one for one in GROUP.get_command(None, name).params} for name in (command, "run"))
-    assert [(here[name].opts, here[name].default, here[name].help) for name in own] == [
-        (there[name].opts, there[name].default, there[name].help) for name in own
+    assert [(here[name].opts, here[name].default, here[name].help) for name in names] == [
+        (there[name].opts, there[name].default, there[name].help) for name in names
     ]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["run", "citeser"], "Did you mean 'citeseer'?"),
         (["run", "citeseer", "--protocol", "publick"], "Did you mean 'public'?"),
@@ -105,8 +105,8 @@ def test_own_tables_are_described_as_for_run(command):
         (["methods", "gat"], "Did you mean 'gats'?"),
     ],
 )
-def test_the_name_that_was_meant(arguments, said, tmp_path, monkeypatch):
+def test_the_name_that_was_meant(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     refused = CliRunner().invoke(app, arguments)
     assert isinstance(refused.exception, ValueError)
-    assert said in str(refused.exception)
+    assert message in str(refused.exception)

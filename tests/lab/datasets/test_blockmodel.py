@@ -47,8 +47,8 @@ def test_features_are_sparse_words_that_tell_the_class() -> None:
         data = synthetic(20_000, num_classes=4, feature_signal=signal, words=64)
         assert torch.allclose(data.x.sum(1), torch.ones(20_000))
         assert float((data.x > 0).float().mean()) < 12 / 64
-        own = (torch.arange(64) * 4 // 64)[None] == data.y[:, None]
-        assert float((data.x * own).sum(1).mean()) == pytest.approx(signal + (1 - signal) / 4, abs=0.01)
+        of_class = (torch.arange(64) * 4 // 64)[None] == data.y[:, None]
+        assert float((data.x * of_class).sum(1).mean()) == pytest.approx(signal + (1 - signal) / 4, abs=0.01)
 
 
 def test_masks_partition_the_nodes() -> None:

@@ -23,17 +23,17 @@ def test_the_list_says_where_each_is(alone: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_card_of_citeseer(alone: Path) -> None:
-    found = card("citeseer")
-    assert (found.num_nodes, found.num_edges, found.num_features, found.num_classes) == (3327, 9104, 3703, 6)
-    assert found.nodes_per_class == (264 - 15, 590, 668, 701, 596, 508)
-    assert (found.isolated, found.unlabelled) == (48, 15)
-    assert found.homophily == pytest.approx(0.738, abs=5e-4)
-    rows = {(row.protocol, row.labels_per_class): row for row in found.protocols}
+    facts = card("citeseer")
+    assert (facts.num_nodes, facts.num_edges, facts.num_features, facts.num_classes) == (3327, 9104, 3703, 6)
+    assert facts.nodes_per_class == (264 - 15, 590, 668, 701, 596, 508)
+    assert (facts.isolated, facts.unlabelled) == (48, 15)
+    assert facts.homophily == pytest.approx(0.738, abs=5e-4)
+    rows = {(row.protocol, row.labels_per_class): row for row in facts.protocols}
     for rate, share in ((20, 0.10), (40, 0.19), (60, 0.25)):  # the shares measured for the paper's V_F
         row = rows["cagcn", rate]
         assert (row.train, row.val, row.test) == (6 * rate, 500, 1000)
         assert row.test_next_to_training == pytest.approx(share, abs=0.005)
-    assert "geomgcn_citeseer.npz" in found.not_available["geom-gcn"]
+    assert "geomgcn_citeseer.npz" in facts.not_available["geom-gcn"]
 
 
 def test_the_card_of_pubmed(shared_data: Path) -> None:
@@ -47,6 +47,6 @@ def test_the_card_of_pubmed(shared_data: Path) -> None:
     ("name", "homophily", "isolated"), [("cora", 0.810, 0), ("computers", 0.777, 281), ("squirrel", 0.222, 0)]
 )
 def test_cards_of_known_graphs(shared_data: Path, name: str, homophily: float, isolated: int) -> None:
-    found = card(name)
-    assert found.homophily == pytest.approx(homophily, abs=5e-4)
-    assert found.isolated == isolated
+    facts = card(name)
+    assert facts.homophily == pytest.approx(homophily, abs=5e-4)
+    assert facts.isolated == isolated

@@ -48,13 +48,13 @@ def test_download_is_read_checked_and_cached(
     monkeypatch.setattr(Planetoid, "url", url)
     for part, content in planetoid_files().items():
         (folder / f"ind.cora.{part}").write_bytes(content)
-    graph, said = catalog.find("cora")
-    assert said == f"download ({url}/ind.cora.allx)"
+    graph, origin = catalog.find("cora")
+    assert origin == f"download ({url}/ind.cora.allx)"
     assert digest(graph) == digest(small_cora)
     kept = {path.name for path in (alone / "cache" / "raw" / "cora").iterdir()}
     assert kept == {f"ind.cora.{p}{end}" for p in PARTS for end in ("", ".sha256")}
-    graph, said = catalog.find("cora")
-    assert said.startswith("cache (")
+    graph, origin = catalog.find("cora")
+    assert origin.startswith("cache (")
     assert digest(graph) == digest(small_cora)
 
 
@@ -81,7 +81,7 @@ def test_offline_the_error_names_every_source_and_the_ways_out(alone: Path, monk
     monkeypatch.setattr(catalog, "fetch", unreachable)
     with pytest.raises(FileNotFoundError) as caught:
         load("pubmed")
-    said = str(caught.value)
+    message = str(caught.value)
     for part in (
         "embedded: graphcal carries only citeseer",
         "GRAPHCAL_DATA: not set",
@@ -91,4 +91,4 @@ def test_offline_the_error_names_every_source_and_the_ways_out(alone: Path, monk
         "ind.pubmed.allx",
         "use citeseer, which needs no network",
     ):
-        assert part in said
+        assert part in message

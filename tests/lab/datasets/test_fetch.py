@@ -110,7 +110,7 @@ def test_a_refused_graph_leaves_no_sum(web: dict[str, bytes], tmp_path: Path) ->
 
 def test_known_sums() -> None:
     for name in ("citeseer", "pubmed", "corafull"):
-        assert all(len(found or "") == 64 for found in fetching.download_of(name).sha256), name
+        assert all(len(digest or "") == 64 for digest in fetching.download_of(name).sha256), name
     for name in ("cora", "computers", "physics"):  # never seen as published: trusted at first use
         assert set(fetching.download_of(name).sha256) == {None}, name
     assert len(set(fetching.known_sums().values())) == len(fetching.known_sums()) == 17

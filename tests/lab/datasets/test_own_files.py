@@ -15,11 +15,11 @@ from graphcal.lab.datasets.arrays import load_npz, save_npz
 
 
 def test_the_npz_layout(tmp_path: Path, shared_data: Path) -> None:
-    data, known = read(shared_data / "chameleon.npz"), load("chameleon", row_normalise=False)
-    assert torch.equal(data.x, known.x)
-    assert torch.equal(data.edge_index, known.edge_index)
-    assert torch.equal(data.y, known.y)
-    assert torch.equal(data.test_mask, known.test_mask)
+    data, expected = read(shared_data / "chameleon.npz"), load("chameleon", row_normalise=False)
+    assert torch.equal(data.x, expected.x)
+    assert torch.equal(data.edge_index, expected.edge_index)
+    assert torch.equal(data.y, expected.y)
+    assert torch.equal(data.test_mask, expected.test_mask)
     assert data.notes == ["split 0 of 10 is used"]
     assert data.source == str(shared_data / "chameleon.npz")
 

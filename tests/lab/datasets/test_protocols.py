@@ -24,15 +24,15 @@ def corafull_like() -> GraphArrays:
 
 @pytest.mark.parametrize(("rate", "leaked", "distinct"), [(20, 0, 496), (40, 3, 492), (60, 12, 482)])
 def test_corafull_lists_keep_their_defects_and_lose_them(rate: int, leaked: int, distinct: int) -> None:
-    graph, asked = corafull_like(), Request("corafull", rate)
-    split = draw("cagcn", graph, asked)
+    graph, request = corafull_like(), Request("corafull", rate)
+    split = draw("cagcn", graph, request)
     assert (len(split.train), len(np.unique(split.train))) == (70 * rate, 70 * rate)
     assert (len(split.val), len(np.unique(split.val))) == (500, distinct)
     assert len(split.test) == 1000
     assert len(np.intersect1d(split.train, split.test)) == leaked
     assert f"{leaked} test nodes" in split.notes[0]
     assert f"{500 - distinct} validation ids" in split.notes[0]
-    clean = draw("cagcn-clean", graph, asked)
+    clean = draw("cagcn-clean", graph, request)
     assert np.array_equal(clean.train, split.train)
     assert len(clean.val) == distinct
     assert len(clean.test) == 1000 - leaked

@@ -66,6 +66,6 @@ def test_the_gradient_is_that_of_the_plain_product_whether_its_value_is_known_or
     features, hop = Features(x, np.arange(7), torch.device("cpu")), Sparse.from_scipy(a, "cpu")
     dense = torch.from_numpy((a @ x).toarray())
     weight = torch.randn(2, 6, 3)
-    for known in (None, dense @ weight):
-        ours = lambda w, known=known: differentiable_first_product(features, hop, w, known)  # noqa: E731
+    for product in (None, dense @ weight):
+        ours = lambda w, product=product: differentiable_first_product(features, hop, w, product)  # noqa: E731
         same_value_and_gradients(ours, lambda w: dense @ w, weight)

@@ -42,10 +42,10 @@ def test_sddmm_gives_the_entries_of_a_product_where_the_matrix_has_one(way, monk
         monkeypatch.setattr(torch.sparse, "sampled_addmm", refuse)
     left, right = torch.randn(2, 3, 4), torch.randn(2, 5, 4)
     places = np.array([[0, 1, 0, 0, 1], [0, 0, 0, 0, 0], [1, 0, 1, 1, 0]], dtype=np.float32)  # the second row is empty
-    found = sddmm(Sparse.from_scipy(sp.csr_matrix(places), "cpu"), left, right)  # (nnz, 2)
+    products = sddmm(Sparse.from_scipy(sp.csr_matrix(places), "cpu"), left, right)  # (nnz, 2)
     whole = left @ right.transpose(1, 2)
     expected = torch.stack([whole[:, 0, 1], whole[:, 0, 4], whole[:, 2, 0], whole[:, 2, 2], whole[:, 2, 3]])
-    assert torch.allclose(found, expected, atol=1e-6)
+    assert torch.allclose(products, expected, atol=1e-6)
 
 
 def test_sums_over_rows_and_columns():

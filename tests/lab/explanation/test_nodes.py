@@ -49,14 +49,14 @@ def outputs(conv: type[nn.Module] = GCNConv) -> Outputs:
 @pytest.mark.parametrize("node", [0, 77, 149])
 def test_every_class_adds_up_to_its_logit_and_the_parts_to_the_lead(conv: type[nn.Module], node: int) -> None:
     out = outputs(conv)
-    found = explain(out, node)
-    for row in found.classes:
+    explanation = explain(out, node)
+    for row in explanation.classes:
         total = row.intra + row.inter + row.bias + row.residual
         assert total == pytest.approx(float(out.logits[node, row.label]), abs=1e-4)
-    assert sum(value for _, value in found.lead_terms) == pytest.approx(found.lead, abs=1e-4)
+    assert sum(value for _, value in explanation.lead_terms) == pytest.approx(explanation.lead, abs=1e-4)
     ordered = out.logits[node].sort(descending=True).values
-    assert found.lead == pytest.approx(float(ordered[0] - ordered[1]), abs=1e-6)
-    assert found.unexplained < 0.5
+    assert explanation.lead == pytest.approx(float(ordered[0] - ordered[1]), abs=1e-6)
+    assert explanation.unexplained < 0.5
 
 
 def test_what_is_explained_is_more_than_what_is_not() -> None:
@@ -68,15 +68,15 @@ def test_what_is_explained_is_more_than_what_is_not() -> None:
 def test_pushes_are_training_nodes_in_order_and_agree_with_a_hand_computation() -> None:
     out = outputs()
     node = int(out.graph.test_mask.nonzero()[0])
-    found = explain(out, node, pushes=100)
-    everyone = found.pushes_for + found.pushes_against
+    explanation = explain(out, node, pushes=100)
+    everyone = explanation.pushes_for + explanation.pushes_against
     assert len({push.node for push in everyone}) == len(everyone) <= 40
     assert all(out.graph.train_mask[push.node] and push.label == out.graph.y[push.node] for push in everyone)
-    assert [p.push for p in found.pushes_for] == sorted((p.push for p in found.pushes_for), reverse=True)
-    assert all(p.push > 0 for p in found.pushes_for)
-    assert all(p.push < 0 for p in found.pushes_against)
-    assert sum(p.push for p in everyone) == pytest.approx(sum(found.by_class.values()), abs=1e-9)
-    one = found.pushes_for[0]
+    assert [p.push for p in explanation.pushes_for] == sorted((p.push for p in explanation.pushes_for), reverse=True)
+    assert all(p.push > 0 for p in explanation.pushes_for)
+    assert all(p.push < 0 for p in explanation.pushes_against)
+    assert sum(p.push for p in everyone) == pytest.approx(sum(explanation.by_class.values()), abs=1e-9)
+    one = explanation.pushes_for[0]
     similarity = float(out.final_representation[one.node].double() @ out.final_representation[node].double())
     assert one.push == pytest.approx(one.weight * similarity, rel=1e-6)
     row, col = out.graph.edge_index
@@ -114,8 +114,8 @@ def test_refusals_name_the_node_and_the_missing_layer() -> None:
 def test_a_pyg_model_of_ones_own_is_explained() -> None:
     data = random_graph()
     torch.manual_seed(1)
-    found = explain(observe(GCN(data.x.shape[1], 8, 2, 4), data), 5)
-    assert sum(row.prob for row in found.classes) == pytest.approx(1)
+    explanation = explain(observe(GCN(data.x.shape[1], 8, 2, 4), data), 5)
+    assert sum(row.prob for row in explanation.classes) == pytest.approx(1)
 
 
 @pytest.mark.slow_cases("gpn", "gcnii")

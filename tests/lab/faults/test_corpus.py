@@ -12,10 +12,10 @@ CORPUS = Path(__file__).parent / "corpus"
 INPUTS = sorted(path.relative_to(CORPUS) for path in CORPUS.glob("*/*"))
 
 
-@pytest.mark.parametrize("place", INPUTS, ids=str)
-def test_it_ends_in_a_value_or_in_our_error(place: Path, tmp_path: Path) -> None:
-    shutil.copytree(CORPUS / place, tmp_path / "input")
-    assert fuzz.read_input(place.parts[0], tmp_path / "input") in ("accepted", "refused")
+@pytest.mark.parametrize("folder", INPUTS, ids=str)
+def test_it_ends_in_a_value_or_in_our_error(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(CORPUS / folder, tmp_path / "input")
+    assert fuzz.read_input(folder.parts[0], tmp_path / "input") in ("accepted", "refused")
 
 
 def test_every_target_writes_and_reads(tmp_path: Path) -> None:

@@ -32,9 +32,9 @@ def flip(path: Path) -> None:
 
 
 def edit(path: Path, change: Callable[[dict[str, object]], object]) -> None:
-    found = json.loads(path.read_text())
-    change(found)
-    path.write_text(json.dumps(found))
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
 
 
 RECORD: dict[str, Callable[[Path], object]] = {
@@ -44,11 +44,11 @@ RECORD: dict[str, Callable[[Path], object]] = {
     "null": lambda path: path.write_text("null"),
     "not UTF-8": lambda path: path.write_bytes(b"\xff\xfe\x00"),
     "deep": lambda path: path.write_text("[" * 100_000),
-    "lacks a key": lambda path: edit(path, lambda found: found.pop("seconds")),
-    "has one more": lambda path: edit(path, lambda found: found.update(more=1)),
+    "lacks a key": lambda path: edit(path, lambda record: record.pop("seconds")),
+    "has one more": lambda path: edit(path, lambda record: record.update(more=1)),
     "NaN": lambda path: path.write_text(path.read_text().replace('"ece":', '"ece":NaN,"old":')),
-    "a metric is text": lambda path: edit(path, lambda found: found["result"]["test"].update(ece="low")),  # type: ignore[index]
-    "another cell's": lambda path: edit(path, lambda found: found["spec"].update(bins=7)),  # type: ignore[attr-defined]
+    "a metric is text": lambda path: edit(path, lambda record: record["result"]["test"].update(ece="low")),  # type: ignore[index]
+    "another cell's": lambda path: edit(path, lambda record: record["spec"].update(bins=7)),  # type: ignore[attr-defined]
     "a folder": lambda path: (path.unlink(), path.mkdir()),
 }
 NODES: dict[str, Callable[[Path], object]] = {

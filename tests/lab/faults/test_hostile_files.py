@@ -64,10 +64,10 @@ HOSTILE: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray], str]] = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_npz(case: str, tmp_path: Path) -> None:
-    key, change, said = HOSTILE[case]
+    key, change, message = HOSTILE[case]
     parts = arrays()
     np.savez_compressed(tmp_path / "graph.npz", **{**parts, key: change(parts[key])})
-    with pytest.raises(ValueError, match=said) as refused:
+    with pytest.raises(ValueError, match=message) as refused:
         graphcal.lab.read(tmp_path / "graph.npz")
     assert str(tmp_path / "graph.npz") in str(refused.value)
 
@@ -106,7 +106,7 @@ def bad_sparse() -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"x": bad_sparse()}, r"x_indices, entry 6: 1048576 is not in 0\.\.3"),
         ({"x": torch.rand(60, 4).to_sparse()}, "expected a plain one, or CSR"),
@@ -118,9 +118,9 @@ def bad_sparse() -> torch.Tensor:
         ({"x": torch.rand(60)}, r"x has shape \(60,\)"),
     ],
 )
-def test_pt(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_pt(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     torch.save(saved_data(**changes), tmp_path / "graph.pt")
-    with pytest.raises(ValueError, match=said) as refused:
+    with pytest.raises(ValueError, match=message) as refused:
         graphcal.lab.read(tmp_path / "graph.pt")
     assert str(tmp_path / "graph.pt") in str(refused.value)
 
@@ -142,7 +142,7 @@ ROWS = "a,0,1\nb,1,1\nc,0,2\nd,1,2\ne,0,1\nf,1,1\n"
 
 
 @pytest.mark.parametrize(
-    ("nodes", "said"),
+    ("nodes", "message"),
     [
         ("id,label,x,x\na,0,1,1\nb,1,1,1\n", "two columns are called 'x'"),
         ("id,label,é\n".encode("latin-1") + ROWS.encode(), "not UTF-8"),
@@ -151,8 +151,8 @@ ROWS = "a,0,1\nb,1,1\nc,0,2\nd,1,2\ne,0,1\nf,1,1\n"
         (f"id,label,x\n{ROWS}g,0\n", "Expected 3 columns, got 2"),
     ],
 )
-def test_csv(nodes: str | bytes, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=said) as refused:
+def test_csv(nodes: str | bytes, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message) as refused:
         graphcal.lab.read(tables(tmp_path, nodes))
     assert "nodes.csv" in str(refused.value)
 

@@ -75,7 +75,7 @@ def trickle(request: http.server.BaseHTTPRequestHandler) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (say(b"  <!doctype html><p>Log in</p>"), "a web page came"),
         (say(b""), "the answer is empty"),
@@ -89,11 +89,11 @@ def trickle(request: http.server.BaseHTTPRequestHandler) -> None:
     ],
 )
 def test_nothing_is_kept(
-    lying: Callable[[Answer], str], answer: Answer, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lying: Callable[[Answer], str], answer: Answer, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch, "DOWNLOAD", 1000 if said.startswith("more") else 10**6)
+    monkeypatch.setattr(fetch, "DOWNLOAD", 1000 if message.startswith("more") else 10**6)
     monkeypatch.setattr(fetch, "DOWNLOAD_SECONDS", 1.0)
-    with pytest.raises(ConnectionError, match=said) as refused:
+    with pytest.raises(ConnectionError, match=message) as refused:
         download(f"{lying(answer)}/x.npz", tmp_path / "x.npz")
     assert "x.npz" in str(refused.value)
     assert not list(tmp_path.iterdir())
@@ -119,21 +119,21 @@ def test_a_login_page_does_not_block_the_graph(
     """The second call asks again; a damaged graph that parses is refused by its content, and is not kept either."""
     from torch_geometric.datasets import Planetoid
 
-    asked: list[str] = []
+    requests: list[str] = []
     answers = {"now": b"<html>log in</html>"}
 
     def answer(request: http.server.BaseHTTPRequestHandler) -> None:
-        asked.append(request.path)
+        requests.append(request.path)
         say(answers["now"] or planetoid_files()[request.path.removeprefix("/ind.cora.")])(request)
 
     for name in ("GRAPHCAL_DATA", "GRAPHCAL_CACHE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Planetoid, "url", lying(answer))
     for _ in range(2):
-        before = len(asked)
+        before = len(requests)
         with pytest.raises(FileNotFoundError, match="a web page came"):
             catalog.find("cora", tmp_path)
-        assert len(asked) > before
+        assert len(requests) > before
     answers["now"] = b""  # now Planetoid's format, but another graph
     with pytest.raises(FileNotFoundError, match=r"are \(8, 8, 3, 2\), expected"):
         catalog.find("cora", tmp_path)

@@ -38,6 +38,6 @@ def test_import_and_the_main_job_open_no_socket() -> None:
         "try:\n    download('https://127.0.0.1:9/x', Path(tempfile.mkdtemp()) / 'x')\n"
         "except (AssertionError, ConnectionError) as seen:\n    assert 'a socket was opened' in str(seen), seen\n"
         "else:\n    raise SystemExit(1)\n"
-        "found = graphcal.lab.run('citeseer', calibrators=['ts'], seeds=[0], training=Training(epochs=2))\n"
-        "assert graphcal.report(found).html\n"
+        "results = graphcal.lab.run('citeseer', calibrators=['ts'], seeds=[0], training=Training(epochs=2))\n"
+        "assert graphcal.report(results).html\n"
     )

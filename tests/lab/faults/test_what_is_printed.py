@@ -51,10 +51,10 @@ def test_an_error_of_the_system_is_one_line(
     monkeypatch.setattr(sys, "argv", ["graphcal", "report", str(tmp_path / "results.json"), "-o", str(out)])
     with pytest.raises(SystemExit) as stopped:
         main()
-    said = capsys.readouterr().err
+    error = capsys.readouterr().err
     assert stopped.value.code == 2
-    assert said.count("\n") == 1
-    assert str(tmp_path) in said
+    assert error.count("\n") == 1
+    assert str(tmp_path) in error
 
 
 def test_the_table_is_shown_even_if_it_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

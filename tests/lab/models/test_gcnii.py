@@ -46,7 +46,7 @@ def test_a_layer_has_the_gradients_of_its_formula(graph, p):
     field, drop = full_graph(graph_input(backbone, graph.x, graph.edge_index, 0.0), ours.depth), Dropout([5], 2)
     logits = ours(field, drop)
     weights = torch.randn(logits.shape, generator=torch.Generator().manual_seed(1))
-    found = torch.autograd.grad((logits * weights).sum(), list(ours.parameters()))
+    gradients = torch.autograd.grad((logits * weights).sum(), list(ours.parameters()))
 
     def dropped(h, layer):
         return drop(h, field.nodes[0], p, layer)
@@ -58,7 +58,7 @@ def test_a_layer_has_the_gradients_of_its_formula(graph, p):
         h = dropped(((1 - t) * s + t * s @ conv.weight).relu(), k + 2)
     assert torch.allclose(ours.head(h), logits, atol=1e-5)
     expected = torch.autograd.grad((ours.head(h) * weights).sum(), list(ours.parameters()))
-    for mine, theirs in zip(found, expected):
+    for mine, theirs in zip(gradients, expected):
         assert torch.allclose(mine, theirs, atol=1e-4)
 
 

@@ -18,9 +18,9 @@ def test_it_is_eight_convolutions_side_by_side(graph):
         last.lin.weight.copy_(replicas.head.weight[0].T)
         elu = torch.nn.functional.elu
         expected = elu(last(elu(first(graph.x, graph.edge_index)), graph.edge_index))
-        found = TrainedGNN(backbone, replicas).eval()(graph.x, graph.edge_index)
-    assert torch.allclose(found, expected, atol=1e-5)
-    assert float(found.min()) > -1
+        logits = TrainedGNN(backbone, replicas).eval()(graph.x, graph.edge_index)
+    assert torch.allclose(logits, expected, atol=1e-5)
+    assert float(logits.min()) > -1
 
 
 def test_scar_cannot_be_applied(graph):

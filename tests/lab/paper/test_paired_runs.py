@@ -30,13 +30,13 @@ def test_a_p_value_is_that_of_the_paired_t_test_times_its_holm_factor(runs: RunF
     row = next(
         row for row in runs.rows("table-gcn") if dict(row)["dataset"] == "cora" and ("labels_per_class", "40") in row
     )
-    found = {test.method: test for test in compared_in_row(runs, "table-gcn", row) if test.metric == "nll"}
-    assert found.keys() == raw.keys()
+    tests = {test.method: test for test in compared_in_row(runs, "table-gcn", row) if test.metric == "nll"}
+    assert tests.keys() == raw.keys()
     first = min(raw, key=lambda m: raw[m])
-    assert float(found[first].p) == pytest.approx(len(raw) * raw[first], abs=2e-6)
+    assert float(tests[first].p) == pytest.approx(len(raw) * raw[first], abs=2e-6)
     last = max(raw, key=lambda m: raw[m])
-    assert float(found[last].p) >= raw[last] - 1e-6
-    assert float(found["ms"].difference) == pytest.approx(np.mean(nll["ms"]) - np.mean(nll["ts"]), abs=2e-6)
+    assert float(tests[last].p) >= raw[last] - 1e-6
+    assert float(tests["ms"].difference) == pytest.approx(np.mean(nll["ms"]) - np.mean(nll["ts"]), abs=2e-6)
 
 
 def test_scar_is_held_against_ts_on_its_own_network() -> None:

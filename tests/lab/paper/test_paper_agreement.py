@@ -74,8 +74,8 @@ def test_scar_with_its_published_settings_is_above_the_published_value_in_17_of_
         runs: dict[tuple[str, ...], list[float]] = {}
         for line in csv.DictReader((RESULTS / f"{table}-runs.csv").open()):
             if line["method"] == "scar-paper":
-                place = line["dataset"], line["labels_per_class"], line["backbone"]
-                runs.setdefault(place, []).append(100 * float(line["ece"]))
+                cell = line["dataset"], line["labels_per_class"], line["backbone"]
+                runs.setdefault(cell, []).append(100 * float(line["ece"]))
         for line in csv.DictReader((RESULTS / f"{table}.csv").open()):
             if line["method"] == "scar-paper" and line["published_mean"] and int(line["runs"]):
                 ours = statistics.fmean(runs[line["dataset"], line["labels_per_class"], line["backbone"]])

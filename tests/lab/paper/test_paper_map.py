@@ -24,9 +24,9 @@ def defined(path: Path) -> set[str]:
 
 @pytest.mark.slow
 def test_every_path_exists_and_every_name_is_defined_there():
-    found = PATH.findall(PAGE)
-    assert len(found) > 20
-    for path, names in found:
+    entries = PATH.findall(PAGE)
+    assert len(entries) > 20
+    for path, names in entries:
         file = ROOT / "src" / "graphcal" / path
         assert file.exists(), path
         for name in re.findall(r"\w+", names):

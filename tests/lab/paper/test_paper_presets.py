@@ -89,8 +89,8 @@ def test_the_papers_text_alone_has_nothing_that_only_the_code_says() -> None:
     """CaGCN's training with the values of the paper's settings table, and no input dropout, init or rate of the code's."""
     cells = cells_of("table-gcn", dataset="cora", labels_per_class=20, backbone="gcn")
     text, usual = cells["scar-text"].group.training, cells["uncal"].group.training
-    said = {"lr": 0.015, "final_lr": 0.015, "dropout": 0.6, "final_weight_decay": 1e-4}
-    assert {key: text[key] for key in text if text[key] != usual[key]} == said
+    expected = {"lr": 0.015, "final_lr": 0.015, "dropout": 0.6, "final_weight_decay": 1e-4}
+    assert {key: text[key] for key in text if text[key] != usual[key]} == expected
     assert (cells["scar-text"].settings["alpha"], cells["scar-text"].settings["beta"]) == (2e-4, 2e-3)
 
 

@@ -55,9 +55,9 @@ def test_columns_titles_and_published_values_are_those_of_the_preset(path: Path)
     assert columns_of(path) - set(preset.methods) <= RETIRED
     with path.open(encoding="utf-8") as file:
         for line in (line for line in csv.DictReader(file) if line["method"] in preset.methods):
-            method, place = line["method"], {axis: _like(line[axis], values) for axis, values in preset.axes.items()}
+            method, cell = line["method"], {axis: _like(line[axis], values) for axis, values in preset.axes.items()}
             assert line["title"] == preset.title_of(method)
-            value, _ = printed(preset, place, method)
+            value, _ = printed(preset, cell, method)
             assert (line["published_mean"], line["published_sd"]) == tuple(f"{v:.2f}" for v in value or ()) or (
                 value is None and not line["published_mean"]
             )
@@ -97,11 +97,11 @@ def test_means_and_deviations_are_those_of_the_runs(path: Path) -> None:
         lines = [line for line in csv.DictReader(file) if int(line["runs"])]
     assert len(lines) == len(runs)
     for line in lines:
-        own = runs[tuple(line[axis] for axis in list(line)[: list(line).index("title")])]
-        assert len(own) == int(line["runs"])
+        of_line = runs[tuple(line[axis] for axis in list(line)[: list(line).index("title")])]
+        assert len(of_line) == int(line["runs"])
         for name in ("ece", "accuracy", "nll", "all_ece"):
             scale = metric_of(name.removeprefix("all_")).scale
-            values = [scale * float(run[name]) for run in own]
+            values = [scale * float(run[name]) for run in of_line]
             assert float(line[f"{name}_mean"]) == pytest.approx(statistics.fmean(values), abs=1e-3)
             spread = statistics.stdev(values) if len(values) > 1 else 0.0
             assert float(line[f"{name}_sd"]) == pytest.approx(spread, abs=1e-3)

@@ -28,8 +28,8 @@ def graph() -> Data:
 def test_a_fit_never_raises_validation_nll_and_keeps_predictions(graph, recipe, sharpness):
     out = linear_outputs(graph, noise=1.5, sharpness=sharpness)
     fitted = recipe.fit(out, graph.val_mask)
-    own = float(cross_entropy(out.logits[graph.val_mask], graph.y[graph.val_mask]))
-    assert val_nll(fitted, out) <= own + 1e-9
+    before = float(cross_entropy(out.logits[graph.val_mask], graph.y[graph.val_mask]))
+    assert val_nll(fitted, out) <= before + 1e-9
     assert torch.equal(fitted(out).argmax(-1), out.pred)
     assert torch.equal(fitted(out)[graph.train_mask], out.logits.log_softmax(-1)[graph.train_mask])
 

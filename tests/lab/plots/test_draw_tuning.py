@@ -17,10 +17,10 @@ def test_pictures_show_the_curves(tmp_path) -> None:
     from matplotlib.figure import Figure
 
     data = random_graph()
-    found = tune_decay(data, training=QUICK, decays=[1e-3, 0.0], seeds=[0], search="grid")
+    tuned = tune_decay(data, training=QUICK, decays=[1e-3, 0.0], seeds=[0], search="grid")
     ax = Figure().subplots()
-    draw_decay_curve(found, ax)
-    positive = [point for point in found.curve if point.decay > 0]
+    draw_decay_curve(tuned, ax)
+    positive = [point for point in tuned.curve if point.decay > 0]
     assert list(ax.lines[0].get_ydata()) == [point.scores.confidence for point in positive]
     rows = sweep_decay(data, training=QUICK, decays=[5e-3, 5e-4], seeds=[0])
     ax = Figure().subplots()
@@ -31,5 +31,5 @@ def test_pictures_show_the_curves(tmp_path) -> None:
     with pytest.raises(ValueError, match="measure='mce' is not in the rows"):
         draw_decay_sweep(rows, ax, "mce")
     save_decay_picture(rows, tmp_path / "sweep.svg")
-    save_decay_picture(found, tmp_path / "curve.svg")
+    save_decay_picture(tuned, tmp_path / "curve.svg")
     assert (tmp_path / "sweep.svg").stat().st_size > 2000

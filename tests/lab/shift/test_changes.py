@@ -16,14 +16,14 @@ def seeded() -> torch.Generator:
 
 def test_a_left_out_class_is_nowhere_but_in_its_own_mask() -> None:
     data = random_graph()
-    known = without_class(data, 1)
-    assert known.num_classes == 3
+    reduced = without_class(data, 1)
+    assert reduced.num_classes == 3
     for name in ("train_mask", "val_mask", "test_mask"):
-        assert not (known[name] & (data.y == 1)).any()
-        assert torch.equal(known[name] & (data.y != 1), data[name] & (data.y != 1))
-        assert set(known.y[known[name]].tolist()) <= {0, 1, 2}
-    assert torch.equal(known.unknown_mask, data.test_mask & (data.y == 1))
-    assert torch.equal(known.y[data.y == 3], torch.full_like(known.y[data.y == 3], 2))
+        assert not (reduced[name] & (data.y == 1)).any()
+        assert torch.equal(reduced[name] & (data.y != 1), data[name] & (data.y != 1))
+        assert set(reduced.y[reduced[name]].tolist()) <= {0, 1, 2}
+    assert torch.equal(reduced.unknown_mask, data.test_mask & (data.y == 1))
+    assert torch.equal(reduced.y[data.y == 3], torch.full_like(reduced.y[data.y == 3], 2))
     assert (data.y.max(), data.train_mask.sum()) == (3, 40)  # the original is as it was
     with pytest.raises(ValueError, match="class 4 does not exist: the graph has classes 0..3"):
         without_class(data, 4)

@@ -15,15 +15,15 @@ def rows_of(rows, **labels):
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def measured(tmp_path_factory):
     data = graphcal.lab.synthetic(800, degree=12, feature_signal=0.4, seed=0)
     folder = tmp_path_factory.mktemp("kept")
     return data, folder, inductive(data, training=SHORT, seeds=[0, 1], methods=METHODS, folder=folder)
 
 
 @pytest.mark.slow
-def test_every_wave_and_every_way_has_a_row_per_method(found):
-    _, _, rows = found
+def test_every_wave_and_every_way_has_a_row_per_method(measured):
+    _, _, rows = measured
     assert len(rows) == 3 * (5 + 1 + 3 * 3)
     for wave in range(1, 6):
         assert rows_of(rows, shift="wave", wave=wave).keys() == METHODS.keys()
@@ -33,8 +33,8 @@ def test_every_wave_and_every_way_has_a_row_per_method(found):
 
 
 @pytest.mark.slow
-def test_a_method_that_reads_no_graph_is_the_same_in_every_way(found):
-    _, _, rows = found
+def test_a_method_that_reads_no_graph_is_the_same_in_every_way(measured):
+    _, _, rows = measured
     for fanout in ("5", "25"):
         nll = {rows_of(rows, fanout=fanout, way=way)["ts"]["nll"] for way in module.WAYS}
         assert max(nll) - min(nll) < 1e-9
@@ -42,8 +42,8 @@ def test_a_method_that_reads_no_graph_is_the_same_in_every_way(found):
     assert small != large  # but the logits are those of sampled neighbourhoods
 
 
-def test_a_seed_is_computed_once(found, monkeypatch):
-    data, folder, rows = found
+def test_a_seed_is_computed_once(measured, monkeypatch):
+    data, folder, rows = measured
     assert len(list(folder.iterdir())) == 2
     monkeypatch.setattr(module, "one_seed", lambda *args: pytest.fail("computed again"))
     assert inductive(data, training=SHORT, seeds=[0, 1], methods=METHODS, folder=folder) == rows

@@ -48,9 +48,9 @@ def test_stationarity_counts_the_bias_and_the_mean_loss(graph: Data) -> None:
         return value
 
     optimizer.step(loss)
-    found = stationarity(with_head(out, FinalLayer.from_weight(layer.weight, layer.bias)), 0.01)
-    assert found.relative < 1e-5
-    assert found.bias_relative < 1e-4
+    result = stationarity(with_head(out, FinalLayer.from_weight(layer.weight, layer.bias)), 0.01)
+    assert result.relative < 1e-5
+    assert result.bias_relative < 1e-4
 
 
 def test_stationarity_says_what_is_missing(graph: Data) -> None:
@@ -62,19 +62,19 @@ def test_stationarity_says_what_is_missing(graph: Data) -> None:
 @pytest.mark.parametrize("conv", [GCNConv, SAGEConv])
 def test_the_terms_add_up_to_the_logits(graph: Data, conv: type[nn.Module], corrected: bool) -> None:
     out = observe(trained(graph, conv), graph)
-    found = decompose(out, torch.tensor([3, 80]), corrected=corrected)
-    assert torch.allclose(found.logits, out.logits[[3, 80]], atol=1e-10)
-    assert torch.allclose(found.contributions().sum(1), found.intra + found.inter, atol=1e-10)
+    parts = decompose(out, torch.tensor([3, 80]), corrected=corrected)
+    assert torch.allclose(parts.logits, out.logits[[3, 80]], atol=1e-10)
+    assert torch.allclose(parts.contributions().sum(1), parts.intra + parts.inter, atol=1e-10)
 
 
 def test_eq_8_has_no_residual_at_a_stationary_point(graph: Data) -> None:
     out = observe(trained(graph), graph)
     train = graph.train_mask
     solved = with_head(out, solve_head(out.final_representation[train], graph.y[train], 4, 1e-2))
-    for found in (decompose(solved, weight_decay=1e-2, corrected=False), decompose(solved)):
-        assert found.unexplained < 1e-5
-        assert found.correction < 1e-4
-    assert (found.coefficients[torch.arange(40), graph.y[train]] > 0).all()  # own class: 1 - s > 0
+    for parts in (decompose(solved, weight_decay=1e-2, corrected=False), decompose(solved)):
+        assert parts.unexplained < 1e-5
+        assert parts.correction < 1e-4
+    assert (parts.coefficients[torch.arange(40), graph.y[train]] > 0).all()  # own class: 1 - s > 0
 
 
 def test_the_correction_explains_what_the_printed_equation_does_not(graph: Data) -> None:

@@ -20,15 +20,15 @@ def data():
 
 
 def test_every_labelled_node_is_judged_once_by_a_replica_that_did_not_see_it(data):
-    found = cross_fit(data, training=TRAINING, folds=4)
-    parts = found.on.view(4, -1)
+    fitted = cross_fit(data, training=TRAINING, folds=4)
+    parts = fitted.on.view(4, -1)
     assert torch.equal(parts.sum(0), (data.train_mask | data.val_mask).long())
-    assert not (found.outputs.graph.train_mask & found.on).any()
-    each = found.outputs.graph.train_mask.view(4, -1)
+    assert not (fitted.outputs.graph.train_mask & fitted.on).any()
+    each = fitted.outputs.graph.train_mask.view(4, -1)
     assert not (each & ~data.train_mask).any()
     assert torch.equal(each | (parts & data.train_mask), data.train_mask.expand(4, -1))
     assert (
-        found.outputs.graph.y[~(found.outputs.graph.train_mask | found.on)] == -1
+        fitted.outputs.graph.y[~(fitted.outputs.graph.train_mask | fitted.on)] == -1
     ).all()  # test labels are not there
 
 
@@ -47,20 +47,20 @@ def test_a_nodes_own_label_does_not_change_what_is_said_of_it(data, mask):
         0, train_mask=data.train_mask & ~unseen[k], val_mask=data.val_mask & ~unseen[k]
     )
     (again,) = graphcal.lab.training.train_replicas(other, "gcn", training, [replica])
-    said = first.outputs.logits.view(3, data.num_nodes, -1)[k, node]
-    torch.testing.assert_close(again.outputs.logits[node], said, atol=1e-4, rtol=1e-4)
+    logits = first.outputs.logits.view(3, data.num_nodes, -1)[k, node]
+    torch.testing.assert_close(again.outputs.logits[node], logits, atol=1e-4, rtol=1e-4)
 
 
 def test_a_calibration_fitted_on_it_serves_the_whole_model(data):
     run = graphcal.lab.train(data, training=TRAINING, seeds=[0])[0]
-    found = cross_fit(data, training=TRAINING, folds=4)
+    fitted = cross_fit(data, training=TRAINING, folds=4)
     test = data.test_mask
     before = nll_loss(run.outputs.logits.log_softmax(-1)[test], data.y[test])
     for recipe in (TemperatureScaling(), GraphScaling()):
-        after = nll_loss(recipe.fit(found.outputs, on=found.on)(run.outputs)[test], data.y[test])
+        after = nll_loss(recipe.fit(fitted.outputs, on=fitted.on)(run.outputs)[test], data.y[test])
         assert after < before
     with pytest.raises(ValueError, match="SCAR needs the final layer"):
-        graphcal.SCAR().fit(found.outputs, on=found.on)
+        graphcal.SCAR().fit(fitted.outputs, on=fitted.on)
 
 
 def test_folds_must_be_filled(data):

@@ -14,9 +14,9 @@ from graphcal.lab.training.loaders import draw_distinct, draw_entries, neighbour
 
 
 def test_examples_say_what_happens():
-    found = doctest.testmod(loaders)
-    assert found.attempted > 0
-    assert found.failed == 0
+    result = doctest.testmod(loaders)
+    assert result.attempted > 0
+    assert result.failed == 0
 
 
 def test_a_pyg_model_on_whole_neighbourhoods_gives_the_outputs_of_the_whole_graph():

@@ -105,7 +105,7 @@ def test_refined_nll_is_the_least_over_temperatures():
     logits = torch.cat([0.3 * z, 9 * z, -z])
     weights = torch.rand(3, 200, generator=generator)
     targets = Targets(y, weights / weights.sum(1, keepdim=True))
-    found = refined_nll(logits, targets)
+    losses = refined_nll(logits, targets)
     for r in range(2):
 
         def at(u, r=r):
@@ -113,5 +113,5 @@ def test_refined_nll_is_the_least_over_temperatures():
                 nll(torch.exp(torch.tensor(u)) * logits[r : r + 1].double(), Targets(y, targets.weights[r : r + 1]))
             )
 
-        assert float(found[r]) == pytest.approx(minimize_scalar(at, bounds=(-4, 4), method="bounded").fun, abs=1e-5)
-    assert float(found[2]) == pytest.approx(log(4), abs=0.03)  # wrong everywhere: no temperature is better than none
+        assert float(losses[r]) == pytest.approx(minimize_scalar(at, bounds=(-4, 4), method="bounded").fun, abs=1e-5)
+    assert float(losses[2]) == pytest.approx(log(4), abs=0.03)  # wrong everywhere: no temperature is better than none

@@ -46,9 +46,9 @@ def test_an_interrupted_training_stops_and_restores_the_threads(graph):
 
 
 def mask(*nodes):
-    chosen = torch.zeros(10, dtype=torch.bool)
-    chosen[list(nodes)] = True
-    return chosen
+    selected = torch.zeros(10, dtype=torch.bool)
+    selected[list(nodes)] = True
+    return selected
 
 
 @pytest.mark.parametrize(("replicas", "activations"), [(1, 10), (7, 10), (40, 10), (5, 10**8)])

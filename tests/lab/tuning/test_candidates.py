@@ -12,14 +12,14 @@ QUICK = Training(hidden_channels=8, epochs=40, patience=None, dropout=0.0, weigh
 
 def test_after_judges_the_calibrated_model() -> None:
     data = random_graph()
-    found = tune_decay(data, training=QUICK, decays=[1e-3], seeds=[0], search="grid", after=TemperatureScaling())
+    tuned = tune_decay(data, training=QUICK, decays=[1e-3], seeds=[0], search="grid", after=TemperatureScaling())
     bare = tune_decay(data, training=QUICK, decays=[1e-3], seeds=[0], search="grid")
-    assert [p.scores.nll for p in found.curve] != [p.scores.nll for p in bare.curve]
+    assert [p.scores.nll for p in tuned.curve] != [p.scores.nll for p in bare.curve]
 
 
 def test_a_candidate_is_the_mean_over_its_seeds() -> None:
-    found = tune_decay(random_graph(), training=QUICK, decays=[1e-3], seeds=[0, 1], search="grid")
-    point = found.curve[0]
+    tuned = tune_decay(random_graph(), training=QUICK, decays=[1e-3], seeds=[0, 1], search="grid")
+    point = tuned.curve[0]
     assert len(point.by_seed) == 2
     assert point.scores.nll == sum(s.nll for s in point.by_seed) / 2
     assert point.nll_sd > 0

@@ -26,74 +26,74 @@ class KnownCurve:
     nodes = 500
 
     def __init__(self, gap) -> None:
-        self.gap, self.asked, self.rounds = gap, {}, 0
+        self.gap, self.candidates, self.rounds = gap, {}, 0
 
     @property
     def curve(self) -> list[DecayCandidate]:
-        return [self.asked[decay] for decay in sorted(self.asked, reverse=True)]
+        return [self.candidates[decay] for decay in sorted(self.candidates, reverse=True)]
 
     def add(self, decays) -> None:
-        assert any(decay not in self.asked for decay in decays), "a round that asks nothing new never ends"
+        assert any(decay not in self.candidates for decay in decays), "a round that asks nothing new never ends"
         self.rounds += 1
         for decay in decays:
-            self.asked[decay] = DecayCandidate(decay, (replace(PLAIN, confidence=0.8 - self.gap(decay)),))
+            self.candidates[decay] = DecayCandidate(decay, (replace(PLAIN, confidence=0.8 - self.gap(decay)),))
 
 
 @pytest.mark.parametrize("root", [7e-6, 5e-5, 3.1e-4])
 def test_bisection_finds_the_root_of_the_gap(root: float) -> None:
-    known = KnownCurve(lambda decay: 2.0 * math.log10(decay / root))  # steep: only a decay close to the root will do
-    found, _ = _bisect(known, 5e-6, 5e-4)
-    error = math.sqrt(0.8 * 0.2 / known.nodes)
-    assert abs(2.0 * math.log10(found / root)) <= max(error, 2.0 * NARROW)
-    assert known.rounds <= 5
+    curve = KnownCurve(lambda decay: 2.0 * math.log10(decay / root))  # steep: only a decay close to the root will do
+    solution, _ = _bisect(curve, 5e-6, 5e-4)
+    error = math.sqrt(0.8 * 0.2 / curve.nodes)
+    assert abs(2.0 * math.log10(solution / root)) <= max(error, 2.0 * NARROW)
+    assert curve.rounds <= 5
 
 
 def test_bisection_survives_a_gap_that_is_not_monotone() -> None:
-    known = KnownCurve(lambda decay: 0.3 * math.sin(9 * math.log10(decay) + 1) + 0.05)
-    found, _ = _bisect(known, 5e-6, 5e-4)
-    assert abs(known.gap(found)) == pytest.approx(min(abs(point.scores.signed_gap) for point in known.curve))
+    curve = KnownCurve(lambda decay: 0.3 * math.sin(9 * math.log10(decay) + 1) + 0.05)
+    solution, _ = _bisect(curve, 5e-6, 5e-4)
+    assert abs(curve.gap(solution)) == pytest.approx(min(abs(point.scores.signed_gap) for point in curve.curve))
 
 
 def test_bisection_says_when_the_lever_points_the_wrong_way_or_is_too_short() -> None:
-    found, note = _bisect(KnownCurve(lambda decay: -0.2 + decay), 5e-6, 5e-4)
-    assert found == 5e-4
+    solution, note = _bisect(KnownCurve(lambda decay: -0.2 + decay), 5e-6, 5e-4)
+    assert solution == 5e-4
     assert "over-confident at every decay" in note
-    found, note = _bisect(KnownCurve(lambda decay: 0.2 + decay), 5e-6, 5e-4)
-    assert found == 5e-6
+    solution, note = _bisect(KnownCurve(lambda decay: 0.2 + decay), 5e-6, 5e-4)
+    assert solution == 5e-6
     assert "too short" in note
 
 
 def test_a_gap_within_its_standard_error_ends_the_search_in_one_round() -> None:
-    known = KnownCurve(lambda decay: 0.01)
-    _, note = _bisect(known, 5e-6, 5e-4)
-    assert known.rounds == 1
+    curve = KnownCurve(lambda decay: 0.01)
+    _, note = _bisect(curve, 5e-6, 5e-4)
+    assert curve.rounds == 1
     assert "within its standard error of 0.018" in note
 
 
 def test_a_head_without_decay_has_no_lever_left() -> None:
     data = random_graph()
-    found = tune_decay(data, training=replace(QUICK, final_weight_decay=0.0), seeds=[0])
-    assert found.spent
-    assert found.decay == 0
-    assert len(found.curve) == 1
-    assert "lever is spent" in found.note
+    tuned = tune_decay(data, training=replace(QUICK, final_weight_decay=0.0), seeds=[0])
+    assert tuned.spent
+    assert tuned.decay == 0
+    assert len(tuned.curve) == 1
+    assert "lever is spent" in tuned.note
 
 
 def test_grid_takes_the_lowest_validation_nll_and_returns_runs_equal_to_training_alone() -> None:
     data = random_graph()
-    found = tune_decay(data, training=QUICK, decays=[1e-1, 1e-3], seeds=[0, 1], search="grid")
-    assert [point.decay for point in found.curve] == [1e-1, 5e-3, 1e-3]
-    assert found.decay == min(found.curve, key=lambda point: point.scores.nll).decay
-    assert [run.seed for run in found.runs] == [0, 1]
-    assert found.runs[0].outputs.graph is data
-    alone = train(data, training=replace(QUICK, final_weight_decay=found.decay), seeds=[1])[0]
-    assert torch.allclose(alone.outputs.logits, found.runs[1].outputs.logits, atol=1e-4)
+    tuned = tune_decay(data, training=QUICK, decays=[1e-1, 1e-3], seeds=[0, 1], search="grid")
+    assert [point.decay for point in tuned.curve] == [1e-1, 5e-3, 1e-3]
+    assert tuned.decay == min(tuned.curve, key=lambda point: point.scores.nll).decay
+    assert [run.seed for run in tuned.runs] == [0, 1]
+    assert tuned.runs[0].outputs.graph is data
+    alone = train(data, training=replace(QUICK, final_weight_decay=tuned.decay), seeds=[1])[0]
+    assert torch.allclose(alone.outputs.logits, tuned.runs[1].outputs.logits, atol=1e-4)
     val = data.val_mask
-    nll = [metrics.nll(run.outputs.logits[val].log_softmax(-1), data.y[val]) for run in found.runs]
-    chosen = next(point for point in found.curve if point.decay == found.decay)
-    assert chosen.scores.nll == pytest.approx(sum(nll) / 2)
-    assert json.loads(json.dumps(found.to_dict()))["curve"][0]["signed_gap"] == pytest.approx(
-        found.curve[0].scores.signed_gap
+    nll = [metrics.nll(run.outputs.logits[val].log_softmax(-1), data.y[val]) for run in tuned.runs]
+    best = next(point for point in tuned.curve if point.decay == tuned.decay)
+    assert best.scores.nll == pytest.approx(sum(nll) / 2)
+    assert json.loads(json.dumps(tuned.to_dict()))["curve"][0]["signed_gap"] == pytest.approx(
+        tuned.curve[0].scores.signed_gap
     )
 
 

@@ -39,9 +39,9 @@ def test_the_minimum_is_that_of_another_solver(problem):
         return float(cross_entropy(base + terms @ t, y) + 0.5 * (ridge * (t - start).square()).sum())
 
     size = terms.square().mean((0, 1)).sqrt().numpy()  # for the other solver's sake
-    found = minimize(objective, (start.numpy() * size), method="BFGS", options={"gtol": 1e-9})
-    assert objective(theta.numpy() * size) <= found.fun + 1e-12
-    torch.testing.assert_close(theta, torch.tensor(found.x / size), atol=1e-5, rtol=1e-3)
+    reference = minimize(objective, (start.numpy() * size), method="BFGS", options={"gtol": 1e-9})
+    assert objective(theta.numpy() * size) <= reference.fun + 1e-12
+    torch.testing.assert_close(theta, torch.tensor(reference.x / size), atol=1e-5, rtol=1e-3)
 
 
 def test_gradient_and_hessian_are_those_of_autograd(problem):

@@ -32,14 +32,14 @@ def reference_softmax(x, y, centre, ridge, free):
         (gradient,) = torch.autograd.grad(loss, w)
         return loss.item(), gradient.numpy().ravel()
 
-    found = minimize(
+    solution = minimize(
         objective,
         centre.numpy().ravel(),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": 5000, "ftol": 1e-15, "gtol": 1e-10},
     )
-    return float(found.fun), torch.where(free, torch.tensor(found.x.reshape(shape)), centre)
+    return float(solution.fun), torch.where(free, torch.tensor(solution.x.reshape(shape)), centre)
 
 
 def val_problem():
