@@ -22,7 +22,7 @@ def test_serving_one_node_is_serving_the_graph(capsys):
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("your_model", "the shipped model says the same of 332"),
+        ("your_model", "the shipped model agrees on 332"),
         ("rare_class", "graph-scaling: in fact "),
         ("compare_methods", "graph-scaling minus ts, first seed: NLL"),
         ("neighbor_loader", "batches by Neighbor"),
