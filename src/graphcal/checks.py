@@ -130,7 +130,7 @@ def check_mask(mask: Any, nodes: int, name: str, may_be_empty: bool = False) -> 
         _check_distinct(tensor, nodes, name)
         tensor = torch.zeros(nodes, dtype=torch.bool, device=tensor.device).index_fill(0, tensor, True)
     if not may_be_empty and not tensor.any():
-        raise ValueError(f"{name} selects no node: give the nodes to fit on, for example data.val_mask")
+        raise ValueError(f"{name} selects no node. Pass a mask or node numbers that select at least one.")
     return tensor
 
 
